@@ -49,8 +49,9 @@ def seconds_left() -> float:
 
 
 def carried(function: Callable[..., R]) -> Callable[..., R]:
-    """Wrap a function that another thread will run, so that this thread's deadline, and all else in its context,
-    applies to it."""
+    """Wrap a function that another thread will run, so that it runs with this thread's deadline and the rest of its
+    context.
+    """
     if _END.get() is None:
         return function
     context = contextvars.copy_context()

@@ -1,7 +1,7 @@
 """Reports what deltalog does: commits, calls to stores and catalogs, and upkeep.
 
-``listen`` adds a listener, which is called with an event after each of these, in the thread that did the work. While
-there is no listener, an event costs one comparison. ``Counters`` is a listener that counts::
+``listen`` adds a listener, which is called with an event after each commit, call or run of upkeep, in the thread that
+did the work. While there is no listener, an event costs one comparison. ``Counters`` is a listener that counts::
 
     counters = Counters()
     with listening(counters):
@@ -47,9 +47,11 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class StoreCall:
     """A call of a store: an object store or a disk. ``store``: the URL of the table. ``method``: the method of
-    ``LogStore``. ``objects``: how many objects it names; one call may send several requests. ``error``: the name of the
-    error's class. ``open_input`` stands for all reads of a data file; the time that a caller takes between the items of
-    a listing, or to write a file, is not part of ``seconds``."""
+    ``LogStore``. ``objects``: the number of objects that the call names; one call may send several requests. ``error``:
+    the name of the error's class; None if the call succeeded. All reads of a data file are reported as one call of
+    ``open_input``. ``seconds`` excludes the time that the caller spends between the items of a listing, or on writing
+    the content of a file.
+    """
 
     store: str
     method: str
@@ -73,11 +75,12 @@ class CatalogCall:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A transaction of one table was committed, or was not. ``outcome``: ``committed``, ``conflict`` (with a change of
-    another writer), ``unknown`` (the store did not answer) or ``failed``. ``version``: the committed version, or the
-    last one that was attempted. ``attempts``: how many versions were attempted. ``rebased``: on how many commits of
-    other writers the transaction was rebased. ``resent``: how many requests were repeated because their outcome was
-    unknown. ``seconds``: from the first attempt on, with the waits between attempts."""
+    """The end of a commit to one table. ``outcome``: ``committed``, ``conflict`` (with a commit of another writer),
+    ``unknown`` (the store did not answer) or ``failed``. ``version``: the committed version, or the last one that was
+    attempted. ``attempts``: the number of versions that were attempted. ``rebased``: the number of other writers'
+    commits on which the transaction was rebased. ``resent``: the number of requests that were repeated because their
+    outcome was unknown. ``seconds``: the time from the first attempt to the end, including the waits between attempts.
+    """
 
     table: str
     outcome: str
@@ -91,8 +94,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCommit:
-    """A transaction over several tables was committed, or was not. ``versions``: the last committed version of each
-    table, by the id of the table. The other fields are as in ``Commit``."""
+    """The end of the commit of a transaction over several tables. ``versions``: the last committed version of each
+    table, by the id of the table. The other fields are as in ``Commit``.
+    """
 
     transaction_id: str
     outcome: str
@@ -104,9 +108,11 @@ class TransactionCommit:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """Work that no caller asked for. ``kind``: ``recovery`` (one run of ``TransactionManager.recover``),
+    """Background work, which no caller requested. ``kind``: ``recovery`` (one run of ``TransactionManager.recover``),
     ``publication`` (of ratified commits), ``deletion`` (of the files of dropped tables or aborted transactions, and of
-    staged commits that lost). ``subject``: the table or catalog. ``done``: what was done, and how many times."""
+    staged commits that lost). ``subject``: the table or catalog. ``done``: the number of objects by what was done with
+    them.
+    """
 
     kind: str
     subject: str
@@ -126,8 +132,9 @@ _here = threading.local()
 
 
 def listen(listener: Listener) -> Callable[[], None]:
-    """Call ``listener`` with every event of this process from now on. Returns a function that ends this; it can be
-    called again without effect."""
+    """Call ``listener`` with every event of this process from now on. Returns a function that removes the listener;
+    calling it again has no effect.
+    """
     global _listeners
     with _lock:
         _listeners = (*_listeners, listener)
@@ -152,7 +159,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def has_listeners() -> bool:
-    """Whether an event would reach anyone, so that callers make none in vain."""
+    """Whether there are listeners. Callers check this before they build an event."""
     return bool(_listeners)
 
 
@@ -169,8 +176,9 @@ def report(event: Event) -> None:
 
 @contextlib.contextmanager
 def upkeep(kind: str, subject: str) -> Iterator[dict[str, int]]:
-    """Report an ``Upkeep`` at the end of the ``with`` block, which adds what it did to the dictionary that it gets. A
-    block that did nothing and did not fail is not reported, except a recovery."""
+    """Report an ``Upkeep`` at the end of the ``with`` block. The block gets a dictionary, to which it adds what it did.
+    A block that succeeded and did nothing is not reported, unless its kind is ``recovery``.
+    """
     done: dict[str, int] = {}
     if not _listeners:
         yield done
@@ -209,11 +217,12 @@ class Counters:
                 self._end(event)
 
     def totals(self) -> dict[str, float]:
-        """What was counted, by name: ``commits``, ``conflicts``, ``unknown_outcomes`` and ``failed_commits`` (one of
-        these for each transaction), ``attempts``, ``retries`` (attempts after the first), ``rebases``,
+        """The counts, by name: ``commits``, ``conflicts``, ``unknown_outcomes`` and ``failed_commits`` (each
+        transaction is counted in one of these), ``attempts``, ``retries`` (attempts after the first), ``rebases``,
         ``resent_requests``, ``commit_seconds``; ``store_calls``, ``store_errors``, ``store_seconds``, and the same for
-        ``catalog``; ``recovery_runs``, ``recovery_errors``, and the same for ``publication`` and ``deletion``. A name
-        of which nothing was counted is absent."""
+        ``catalog``; ``recovery_runs``, ``recovery_errors``, and the same for ``publication`` and ``deletion``. Counts
+        of zero are absent.
+        """
         with self._lock:
             return dict(self._totals)
 
@@ -245,7 +254,7 @@ class Counters:
 
 # ---------------------------------------------------------------------------------------- measuring methods
 
-# By name of the method: whether its first argument is a sequence of objects.
+# The measured methods by name, each with whether its first argument is a sequence of objects.
 _STORE_METHODS: Mapping[str, bool] = {
     **dict.fromkeys(
         (
@@ -268,8 +277,9 @@ def composed(method: F) -> F:
 
 
 def measure_store(cls: type) -> None:
-    """Report the calls of a class of stores, which reads and writes itself. If a method calls others of the same store,
-    only the outer call is reported."""
+    """Make a class of stores report the calls of its methods. If a method calls other methods of the same store, only
+    the outer call is reported.
+    """
     for name, takes_many in _STORE_METHODS.items():
         method = vars(cls).get(name)
         if not inspect.isfunction(method) or getattr(method, "_is_composed", False):
@@ -284,7 +294,9 @@ def measure_store(cls: type) -> None:
 
 
 def measure_coordinator(cls: type, interface: type) -> None:
-    """Report the calls of a class of coordinators. ``interface``: the class whose public methods are calls."""
+    """Make a class of coordinators report the calls of its methods. ``interface``: the class whose public methods are
+    reported.
+    """
     for name in vars(interface):
         method = vars(cls).get(name)
         if name.startswith("_") or name in _WITHOUT_CALL or not inspect.isfunction(method):
@@ -332,26 +344,24 @@ def _measured(method: Callable[..., Any], made: _Made, kind: str) -> Callable[..
     return call
 
 
-def _measured_iteration(
-    method: Callable[..., Iterator[Any]], made: _Made, kind: str = "store"
-) -> Callable[..., Iterator[Any]]:
+def _measured_iteration(method: Callable[..., Iterator[Any]], made: _Made) -> Callable[..., Iterator[Any]]:
     @functools.wraps(method)
     def call(*given: Any, **named: Any) -> Iterator[Any]:
         items = method(*given, **named)
-        return iterate(items, given) if _listeners and not getattr(_here, kind, False) else items
+        return iterate(items, given) if _listeners and not getattr(_here, "store", False) else items
 
     def iterate(items: Iterator[Any], given: tuple[Any, ...]) -> Iterator[Any]:
         seconds, error, end = 0.0, None, object()
         try:
             while True:
-                was_inside = getattr(_here, kind, False)
-                setattr(_here, kind, True)
+                was_inside = getattr(_here, "store", False)
+                _here.store = True
                 begun_s = time.perf_counter()
                 try:
                     item = next(items, end)
                 finally:
                     seconds += time.perf_counter() - begun_s
-                    setattr(_here, kind, was_inside)
+                    _here.store = was_inside
                 if item is end:
                     return
                 yield item
@@ -367,12 +377,12 @@ def _measured_iteration(
 
 
 def _measured_block(
-    method: Callable[..., AbstractContextManager[Any]], made: _Made, kind: str = "store"
+    method: Callable[..., AbstractContextManager[Any]], made: _Made
 ) -> Callable[..., AbstractContextManager[Any]]:
     @functools.wraps(method)
     def call(*given: Any, **named: Any) -> AbstractContextManager[Any]:
         block = method(*given, **named)
-        return _Block(block, given, made) if _listeners and not getattr(_here, kind, False) else block
+        return _Block(block, given, made) if _listeners and not getattr(_here, "store", False) else block
 
     return call
 

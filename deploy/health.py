@@ -1,7 +1,8 @@
-"""Whether the server that a configuration file describes is alive: ``deltalog-health /etc/deltalog/server.toml``.
+"""Checks whether the server of a configuration file is alive: ``deltalog-health /etc/deltalog/server.toml``.
 
-For HEALTHCHECK in the container file; Kubernetes and systemd have their own ways. The certificate is not verified, as
-it is not for the name localhost. A server that asks for client certificates is alive if it accepts the connection.
+Used as HEALTHCHECK in the container file; Kubernetes and systemd have their own checks. The certificate is not
+verified, because it is not issued for localhost. A server that requires client certificates counts as alive if it
+accepts the connection.
 """
 
 from __future__ import annotations

@@ -75,13 +75,12 @@ class DynamoDBCoordinator(Coordinator):
     read, and an id per change; it has room for about 8,000 tables and 9,000 changes.
 
     ``upgrade``: whether a catalog of an earlier format is upgraded. Programs of earlier versions of deltalog that still
-    work on it would not notice, and lose what is new in the format: so this is done only on request, by ``deltalog
-    catalog upgrade``, when there are none.
+    use the catalog would not notice the upgrade, and would lose data that only the new format has. Upgrade only on
+    request, as ``deltalog catalog upgrade`` does, when no such programs run.
 
-    Raises CoordinatorError if there is no such table, or it has other contents, was created by a newer deltalog, or has
-    an earlier format;
-    EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
-    create a catalog.
+    Raises CoordinatorError if there is no such table, if it contains something else, or if the catalog was created by a
+    newer deltalog or has an earlier format; EntityNotFoundError if it contains no catalog yet and ``create`` is false;
+    CallError. Cost: 2 requests, or 5 to create a catalog.
     """
 
     def __init__(
@@ -674,8 +673,9 @@ class DynamoDBCoordinator(Coordinator):
 
 
 def format_of(name: str, options: Mapping[str, Any] | None = None, *, endpoint_url: str | None = None) -> int:
-    """The format of the catalog in a DynamoDB table, which is not changed. Raises CoordinatorError, and
-    EntityNotFoundError if there is no catalog. Cost: 1 request."""
+    """The format of the catalog in a DynamoDB table. Changes nothing. Raises CoordinatorError, and EntityNotFoundError
+    if there is no catalog. Cost: 1 request.
+    """
     url = f"dynamodb://{name}"
     found = ItemTable(DynamoTable(name, options or {}, endpoint_url=endpoint_url), url).get(layout.CATALOG)
     if found is None:

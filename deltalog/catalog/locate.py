@@ -51,8 +51,9 @@ def open_coordinator(
 
 @dataclass(frozen=True, slots=True)
 class CatalogVersion:
-    """``kind``: SQLite, DynamoDB or PostgreSQL. ``version``: of the schema or format that the catalog has.
-    ``supported``: the version that this deltalog writes."""
+    """``kind``: SQLite, DynamoDB or PostgreSQL. ``version``: the version of its schema (DynamoDB: its format).
+    ``supported``: the version that this deltalog writes.
+    """
 
     url: str
     kind: str
@@ -61,9 +62,10 @@ class CatalogVersion:
 
 
 def version_of(url: str, **options: Any) -> CatalogVersion:
-    """The version of the catalog at ``url``, which is not changed; it may be later than this deltalog supports.
+    """The version of the catalog at ``url``; it may be later than the one that this deltalog supports. Changes nothing.
     ``options``: as for ``open_coordinator``. Raises CallError, CoordinatorError; EntityNotFoundError if there is no
-    catalog."""
+    catalog.
+    """
     check_location(url)
     if url.startswith("dynamodb:"):
         from deltalog.catalog import dynamodb
@@ -84,8 +86,9 @@ def version_of(url: str, **options: Any) -> CatalogVersion:
 
 
 def upgrade(url: str, **options: Any) -> CatalogVersion:
-    """Upgrade the catalog at ``url`` to the version that this deltalog supports, in one transaction; returns what it
-    was before. Raises as ``version_of``, and CoordinatorError if the catalog has a later version."""
+    """Upgrade the catalog at ``url`` to the version that this deltalog supports, in one transaction; returns the
+    version before the upgrade. Raises as ``version_of``, and CoordinatorError if the catalog has a later version.
+    """
     before = version_of(url, **options)
     if url.startswith("dynamodb:"):
         from deltalog.catalog.dynamodb import DynamoDBCoordinator

@@ -1,17 +1,19 @@
 """PostgresCoordinator: a catalog in a PostgreSQL database, for any number of machines.
 
 Every change is one READ COMMITTED transaction that first locks the rows that it depends on, and then reads them again;
-rows are locked one table (of the lake) at a time, so that conflicts over one table delay no other. SERIALIZABLE with
-repetitions would be as safe, but under it a change can fail because of changes to other tables, whose rows share a page
-or an index with its own.
+only the rows of the Delta tables that the change concerns are locked, so that conflicts over one Delta table do not
+delay changes of others. SERIALIZABLE with retries would be as safe, but a change could then fail because of changes to
+other Delta tables whose rows share a page or an index with its own.
 
 Locks are taken in this order, which prevents deadlocks: the row of the catalog (changes of the set of tables and
 required names), the record of the transaction, the rows of tables by id, documents by kind and key. A commit locks the
-rows of tables with FOR NO KEY UPDATE. A change that only requires the last marking uses FOR KEY SHARE, which conflicts
-with new markings (FOR UPDATE) but not with commits. Should a deadlock occur nevertheless, the change is repeated.
+rows of tables with FOR NO KEY UPDATE. A change that only requires that a marking is still the last one uses FOR KEY
+SHARE, which conflicts with new markings (FOR UPDATE) but not with commits. If a deadlock occurs nevertheless, the
+change is repeated.
 
-Records of publications and of deleted parts do not wait for the disk, as in a SQLite catalog. All other changes do,
-those too that SQLite need not sync: here the process that made a change survives the crash that undoes it.
+As in a SQLite catalog, records of publications and of deleted parts do not wait for the disk. All other changes do,
+even those that SQLite need not sync: a crash of the database server would undo them, while the process that made them
+would still run.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from deltalog.errors import CallError
 from deltalog.storage.secrets import Reopen
 
 _KEEPS_STAGED = ("catalog", "keeps staged commits")
-# The data of parts in one row, and in one statement.
+# The maximum size of the data of parts in one row, and in one statement.
 _PIECE_BYTES, _STATEMENT_BYTES, _STATEMENT_ROWS = 8 << 20, 16 << 20, 10_000
 
 _TABLE = "SELECT table_id, name, url, created_ms FROM {schema}.tables"
@@ -63,7 +65,7 @@ _LOCK_DOCUMENTS = """
 SELECT kind, key, revision FROM {schema}.documents
 WHERE (kind, key) IN (SELECT * FROM unnest(%s::text[], %s::text[])) ORDER BY kind, key FOR UPDATE
 """
-# A root lies below another one if it begins with it; "0" is the character after "/".
+# A root is below another root if it begins with that root; "0" is the character after "/".
 _CLASHES = """
 SELECT 1 FROM {schema}.tables WHERE table_id = %s OR name = %s OR root = ANY(%s::text[])
     OR (root >= %s AND root < %s) LIMIT 1
@@ -137,8 +139,8 @@ class PostgresCoordinator(Coordinator):
     database and its user must exist; a missing schema is created unless ``create`` is false.
 
     Any number of threads, processes, forks and machines may use the coordinator. Passwords come from PGPASSWORD or a
-    password file. Transactions that only PgBouncer's transaction mode would divide among sessions are not supported:
-    the coordinator sets parameters of its sessions. It prepares no statements.
+    password file. PgBouncer works in session mode only: the coordinator sets parameters of its sessions. It prepares no
+    statements.
 
     Raises CallError for an invalid URL, or one with a password; CoordinatorError if the database cannot be reached, is
     a standby or not encoded in UTF-8, or if the schema is not a catalog or was created by a newer deltalog, and then it
@@ -173,7 +175,9 @@ class PostgresCoordinator(Coordinator):
         return self._server.sql(statement)
 
     def _read(self, statement: str, *values: Any) -> Rows:
-        """The rows of a query; none if a value cannot be stored, since no row can have it."""
+        """The rows of a query; none if an argument is a text that PostgreSQL cannot store, because then no row can
+        match.
+        """
         if not all(_is_storable(value) for value in values):
             return []
         return self._server.read(self._sql(statement), values)
@@ -326,7 +330,7 @@ class PostgresCoordinator(Coordinator):
             done = change.finish((self._sql(delete), (table_id, version)), (self._sql(keeps), _KEEPS_STAGED))
             return done[1].fetchone() is not None
 
-        if self._server.change(work, durable=False):  # another process may have begun to serve the catalog
+        if self._server.change(work, durable=False):  # another process may have started a server on the catalog
             self.keeps_staged_commits = True
 
     def keep_staged_commits(self) -> None:
@@ -376,13 +380,15 @@ class PostgresCoordinator(Coordinator):
         return self._server.change(lambda change: change.at_once(self._sql(statement), values)) == 1
 
     def _lock_documents(self, changes: Sequence[DocumentChange]) -> list[Statement]:
-        """Locks the documents that must exist. The others are locked by their insertion."""
+        """The statement that locks the documents that must exist. The others are locked when they are inserted."""
         present = [each for each in changes if each.revision != 0]
         return [(self._sql(_LOCK_DOCUMENTS), _keys(present))] if present else []
 
     def _add_documents(self, change: Change, changes: Sequence[DocumentChange]) -> bool:
-        """Insert the documents that must not exist, those too whose absence is only required: a concurrent insertion
-        waits for this change. Returns False if one exists. Cost: 1 round trip if there are any."""
+        """Insert the documents that must not exist, including those whose absence is only a condition, so that a
+        concurrent insertion waits for this change. Returns False if one of them exists. Cost: 1 round trip if there are
+        any.
+        """
         absent = [each for each in changes if each.revision == 0]
         if not absent:
             return True
@@ -456,7 +462,8 @@ class PostgresCoordinator(Coordinator):
             return []
         pages = " UNION ALL ".join([_PAGE] * len(statuses))
         values = [value for status in sorted(statuses) for value in (status.value, *(after or _FIRST), limit)]
-        # The pages are read in the order of an index. A single statement reads a consistent state.
+        # The pages are read in the order of an index. They are read by a single statement, so that they are of one
+        # state.
         listing = f"SELECT record FROM ({pages}) AS page ORDER BY start_ms, id LIMIT %s"
         return [_record(record) for (record,) in self._read(listing, *values, limit)]
 
@@ -464,7 +471,7 @@ class PostgresCoordinator(Coordinator):
         return [_record(record) for (record,) in self._read(_UNCLEANED, *(after or _FIRST), limit)]
 
     def delete(self, transaction_id: str) -> None:
-        record = "DELETE FROM {schema}.transactions WHERE id = %s"  # its lock comes before those of the parts
+        record = "DELETE FROM {schema}.transactions WHERE id = %s"  # this lock must be taken before those of the parts
         parts = "DELETE FROM {schema}.parts WHERE transaction_id = %s"
         each = [(self._sql(statement), (transaction_id,)) for statement in (record, parts)]
         self._server.change(lambda change: change.finish(*each))
@@ -519,12 +526,12 @@ class PostgresCoordinator(Coordinator):
 
 
 def _moved(table_id: str, commits: Sequence[RatifiedCommit]) -> tuple[Any, ...]:
-    """The values of _MOVE."""
+    """The values for the placeholders of _MOVE."""
     return commits[-1].version, *metadata_mark(Head(0), commits), table_id
 
 
 def _columns(commits: Iterable[RatifiedCommit]) -> Iterator[list[Any]]:
-    """The values of _COMMITS."""
+    """The values for the placeholders of _COMMITS."""
     rows = [
         (
             each.version,
@@ -549,13 +556,13 @@ def _keys(changes: Sequence[DocumentChange]) -> tuple[list[str], list[str]]:
 
 
 def _are_current(found: Iterable[Rows], changes: Sequence[DocumentChange]) -> bool:
-    """Whether the documents that must exist have their revisions. ``found``: the rows of ``_lock_documents``."""
+    """Whether the documents that must exist have the required revisions. ``found``: the rows of ``_lock_documents``."""
     there = {(kind, key): revision for rows in found for kind, key, revision in rows}
     return all(there.get(_key(each)) == each.revision for each in changes if each.revision != 0)
 
 
 def _are_last(tables: Mapping[str, tuple[int, int]], marks: Mapping[str, int]) -> bool:
-    """Whether these are the last markings of the tables, whose versions and last markings ``tables`` has."""
+    """Whether these are the last markings of the tables. ``tables``: their versions and last markings."""
     return all(table_id in tables and tables[table_id][1] == number for table_id, number in marks.items())
 
 
@@ -577,12 +584,12 @@ def _batches(parts: Mapping[str, bytes]) -> Iterator[list[tuple[bytes, int, byte
 
 
 def _bytes(key: str) -> bytes:
-    """The key of a part as bytes, which PostgreSQL can store and compare whatever the key contains."""
+    """The key of a part as bytes, because PostgreSQL cannot store every key as text."""
     return key.encode("utf-8", "surrogatepass")
 
 
 def _digest(key: str) -> bytes:
-    """Identifies a part in an index, whose entries must be short."""
+    """A hash that identifies a part in the index, because the entries of an index must be short."""
     return hashlib.sha256(_bytes(key)).digest()
 
 

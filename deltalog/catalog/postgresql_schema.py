@@ -1,7 +1,7 @@
 """The tables of a catalog in PostgreSQL, their versions, and the names that its database schema may have. Pure.
 
 All text is compared by its bytes (``COLLATE "C"``), because listings are ordered by code points, whatever the collation
-of the database. The tables have no foreign keys: these would take locks beside those that ``postgresql`` describes.
+of the database. The tables have no foreign keys, which would take more locks than those that ``postgresql`` describes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ _RESERVED = re.compile(r"pg_.*|information_schema", re.IGNORECASE)
 class PostgresSettings:
     """Limits of a catalog in PostgreSQL.
 
-    ``connections``: how many connections a process opens at most. ``connect_seconds``: the time limit for connecting to
-    each host; ``connect_timeout`` in the URL has priority. ``lock_seconds``: how long a call waits for the locks of
-    other writers, or for a free connection. ``statement_seconds``: the server's time limit for a statement.
-    ``answer_seconds``: how long a call waits while the server sends nothing. ``idle_seconds``: after this time the
-    server ends the transaction of a process that was stopped in the middle of a change, so that others get its locks.
-    """
+    ``connections``: the maximum number of connections of a process. ``connect_seconds``: the time limit for connecting
+    to each host; ``connect_timeout`` in the URL has priority. ``lock_seconds``: how long a call waits for the locks of
+    other writers, or for a free connection. ``statement_seconds``: PostgreSQL's time limit for a statement.
+    ``answer_seconds``: how long a call waits while PostgreSQL sends nothing. ``idle_seconds``: if a process is stopped
+    in the middle of a change, PostgreSQL ends its transaction after this time, so that others get its locks."""
 
     connections: int = 20
     connect_seconds: int = 5
@@ -38,8 +37,8 @@ class PostgresSettings:
     idle_seconds: float = 10.0
 
 
-# ``marks``: the last number of a marking that was used, even if the marking with this number was deleted. ``root``: the
-# URL with one slash at its end, for the search for nested tables. A part that is larger than a piece has several rows.
+# ``marks``: the highest number that was ever given to a marking, even if that marking was deleted. ``root``: the URL
+# with one slash at its end, for the search for nested tables. A part that is larger than a piece has several rows.
 _VERSION_1 = (
     """CREATE TABLE {schema}.catalog (
         catalog_id text NOT NULL,
@@ -106,15 +105,17 @@ def check_schema_name(name: str) -> str:
     that PostgreSQL does not reserve."""
     if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
         raise CallError(
-            f"{name!r} cannot be the PostgreSQL schema of a catalog: write 1 to 63 letters, digits, '_', '-' or '$', "
-            "beginning with a letter or '_', and not with pg_. Upper and lower case are different."
+            f"{name!r} cannot be the PostgreSQL schema of a catalog. The name must have 1 to 63 letters, "
+            "digits, '_', '-' or '$', begin with a letter or '_', and not begin with pg_. It is "
+            "case-sensitive."
         )
     return name
 
 
 def statements(schema: str, version: int) -> list[str]:
-    """The statements that bring a schema of ``version`` (0: none) to SCHEMA_VERSION, except that of the version
-    number."""
+    """The statements that upgrade a schema from ``version`` (0: none) to SCHEMA_VERSION, without the one that sets the
+    version number.
+    """
     return [
         statement.format(schema=f'"{schema}"')
         for number in sorted(STEPS)
@@ -129,5 +130,5 @@ def root_of(url: str) -> str:
 
 
 def roots_around(root: str) -> list[str]:
-    """A root and all roots in which it lies."""
+    """A root, and the roots of all directories that contain it."""
     return [root[: end + 1] for end, character in enumerate(root) if character == "/"]

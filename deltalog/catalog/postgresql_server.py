@@ -1,12 +1,12 @@
-"""Connections to a catalog in PostgreSQL, its changes as database transactions, and the interpretation of errors.
+"""Connections to a catalog in PostgreSQL: runs changes as database transactions, and interprets errors.
 
 A change takes two round trips at most: ``Change.ask`` takes locks and reads, and ``Change.finish`` writes and commits.
 The outcome of a change is unknown only if its COMMIT was sent, and the server neither confirmed it nor refused it with
 an error of the severity ERROR. All other failures have no effect, because the server rolls back a transaction whose
 COMMIT it has not received.
 
-The pool of connections is not that of psycopg_pool: its threads do not survive a fork, and its callers learn only that
-no connection came in time, not that the password is wrong.
+The pool of connections is not that of psycopg_pool, whose threads do not survive a fork, and whose errors say only that
+no connection was available in time, not, for example, that the password is wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key"
 _ATTEMPTS = 6
 _BASE_SECONDS = 0.02
 _IDLE_SECONDS = 300.0
-_LOCK_CLASS = 0x6443_4154  # "dCAT", as in the header of a SQLite catalog
+_LOCK_CLASS = 0x6443_4154  # "dCAT", the application id that SQLite catalogs have in their header
 _TRANSIENT = frozenset({"40001", "40P01"})  # serialization_failure, deadlock_detected
 _IDLE_IN_TRANSACTION = "25P03"
 _ENDED = frozenset({"57P01", "57P02", "57P03", "57P05", _IDLE_IN_TRANSACTION})
@@ -73,7 +73,7 @@ class _NoAnswer(psycopg.OperationalError):
 
 
 class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection on which no wait lasts longer than ``answer_seconds`` without progress."""
+    """A connection that fails if the server makes no progress for ``answer_seconds``."""
 
     answer_seconds = 0.0
     since = 0.0
@@ -83,12 +83,13 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
         try:
             return super().wait(_limited(gen, self.answer_seconds), interval, *arguments, **named)
         except _NoAnswer:
-            self.pgconn.finish()  # psycopg would hide the error by one about the state of its pipeline
+            self.pgconn.finish()  # psycopg would replace the error with one about the state of its pipeline
             raise
 
     def is_alive(self) -> bool:
-        """Whether an idle connection can be used, as far as this process can tell without a request: the server sends
-        nothing to an idle connection but its end."""
+        """Whether an idle connection is still open, as far as this process can tell without a request: the only thing
+        that the server sends on an idle connection is that it closes it.
+        """
         if self.closed or time.monotonic() - self.since > _IDLE_SECONDS:
             return False
         with selectors.DefaultSelector() as selector:
@@ -115,8 +116,9 @@ def _limited(generator: PQGen[T], seconds: float) -> PQGen[T]:
 
 
 class Change:
-    """A change on one connection: any number of ``ask``, then at most one ``finish``. A change that is not finished has
-    no effect."""
+    """A change on one connection: any number of calls of ``ask``, then at most one call of ``finish``. A change that is
+    not finished has no effect.
+    """
 
     def __init__(self, connection: _Connection, durable: bool) -> None:
         self._connection = connection
@@ -127,8 +129,9 @@ class Change:
     def ask(self, *statements: Statement) -> list[Rows]:
         """Run statements that lock and read. Cost: 1 round trip.
 
-        They are one text of the simple protocol, with its values quoted. After a pipeline of psycopg, which ends with a
-        Flush message, the server would not count the time for which the transaction is idle (idle_seconds)."""
+        They are sent as one text of the simple query protocol, with quoted values. After a pipeline of psycopg, which
+        ends with a Flush message, the server would not count the time for which the transaction is idle
+        (idle_seconds)."""
         begin = () if self.has_begun else ((text, ()) for text in self._begin())
         texts = [*begin, *statements]
         with psycopg.ClientCursor(self._connection) as cursor:
@@ -141,8 +144,9 @@ class Change:
                     return found[len(found) - len(statements) :]
 
     def write(self, *statements: Statement) -> list[int]:
-        """Run statements that write, after ``ask``. Returns the numbers of rows. Cost: 1 round trip for each
-        statement."""
+        """Run statements that write, after ``ask``. Returns the number of changed rows of each. Cost: 1 round trip for
+        each statement.
+        """
         return [self._connection.execute(*statement).rowcount for statement in statements]
 
     def finish(self, *statements: Statement) -> list[psycopg.Cursor[Any]]:
@@ -164,7 +168,7 @@ class Change:
         return ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", *setting]
 
     def at_once(self, statement: str, values: Sequence[Any]) -> int:
-        """Run one statement as the whole change. Returns the number of rows. Cost: 1 round trip."""
+        """Run one statement as the whole change. Returns the number of changed rows. Cost: 1 round trip."""
         self._connection.has_warned = False
         self.is_committing = True
         count = self._connection.execute(statement, values).rowcount
@@ -173,12 +177,13 @@ class Change:
 
     def roll_back(self) -> None:
         if self.has_begun:
-            with contextlib.suppress(psycopg.Error):  # the connection is then not used again
+            with contextlib.suppress(psycopg.Error):  # the connection is not used again after that
                 self._connection.execute("ROLLBACK")
 
     def _check_commit(self, is_committed: bool) -> None:
-        """A server that stops waiting for its synchronous standby only warns: the change is then in one place, and may
-        be lost."""
+        """Raise an error if the server stopped waiting for its synchronous standby, of which it only warns. The change
+        is then on the primary alone, and a failover may lose it.
+        """
         if not is_committed or self._connection.has_warned:
             raise psycopg.OperationalError("the server confirmed the change only with a warning")
 
@@ -213,8 +218,9 @@ class PostgresServer:
         return self._repeated(ask, _never, is_read=True)
 
     def change(self, work: Callable[[Change], T], *, durable: bool = True) -> T:
-        """Make a change. ``work`` is called again after failures without effect that others can cause, such as a lost
-        connection or a deadlock. ``durable``: whether to wait for the disk."""
+        """Make a change. ``work`` is called again if the change failed without effect for a passing reason, such as a
+        lost connection or a deadlock. ``durable``: whether to wait for the disk.
+        """
         current: list[Change] = []
 
         def run(connection: _Connection) -> T:
@@ -249,8 +255,8 @@ class PostgresServer:
         reason, advice = self._reason(error), _ADVICE.get(error.sqlstate or "", "Check the server.")
         if not has_no_effect:
             raise OperationTimeoutError(
-                f"The catalog {self.url} failed at the end of a change ({reason}), which may or may not have taken "
-                f"effect, or may yet do so: read it back. {advice}",
+                f"The catalog {self.url} failed at the end of a change ({reason}). The change may or may "
+                f"not have taken effect, and may still do so: read it back. {advice}",
                 path=self.url,
                 service_code=error.sqlstate,
             ) from None
@@ -262,7 +268,7 @@ class PostgresServer:
         ) from None
 
     def _reason(self, error: psycopg.Error) -> str:
-        """What the server or libpq says, without the values of rows, which the server's details contain."""
+        """The error message of the server or libpq, without the server's details, which contain values of rows."""
         text = error.diag.message_primary or str(error)
         return self._secrets.without("; ".join(line.strip() for line in text.splitlines() if line.strip()))[:500]
 
@@ -275,7 +281,7 @@ class PostgresServer:
     # -------------------------------------------------------------------------------------------- connections
 
     def forget(self) -> None:
-        """Discard the parent's connections after a fork, without a message to the server."""
+        """Discard the parent's connections in a forked child, without sending anything to the server."""
         _INHERITED.append(self._all)
         self._at_end.detach()
         self._reset()
@@ -296,7 +302,7 @@ class PostgresServer:
     @contextlib.contextmanager
     def _borrowed(self) -> Iterator[_Connection]:
         """A connection for the block. It is closed if the block raises an exception."""
-        free = self._free  # a fork replaces it
+        free = self._free  # ``forget`` replaces it after a fork
         if not free.acquire(timeout=self._settings.lock_seconds):
             raise CoordinatorError(
                 f"All {self._settings.connections} connections of this process to the catalog {self.url} are in use. "
@@ -392,14 +398,15 @@ class PostgresServer:
             self._check_version(found[1])
             self.catalog_id, _, self.keeps_staged_commits = found
         except psycopg.Error as error:
-            # Whether or not the catalog was created, opening it again gives the same result.
+            # Whether or not this process has created the catalog, opening it again gives the same result.
             self._fail(error, has_no_effect=True)
         finally:
             self._close(connection)
 
     def _state(self, connection: _Connection) -> tuple[str, int, bool] | None:
         """The id and version of the catalog, and whether it keeps staged commits; None if there is no catalog. Also
-        turns on the session's waiting for the disk. Raises CoordinatorError for a standby."""
+        makes the commits of the session wait for the disk. Raises CoordinatorError for a standby.
+        """
         try:
             row = connection.execute(self.sql(_STATE)).fetchone()
         except psycopg.Error as error:
@@ -496,8 +503,9 @@ def _parsed(url: str, settings: PostgresSettings) -> tuple[dict[str, Any], str]:
         raise CallError(f"{url} is not the URL of a PostgreSQL database: {str(error).strip()}") from None
     if named := [name for name in _SECRETS if found.get(name)]:
         raise CallError(
-            f"The URL of the PostgreSQL catalog contains a {named[0]}, which would be in every message. Leave it out: "
-            "set PGPASSWORD, or name a password file with passfile=PATH or PGPASSFILE."
+            f"The URL of the PostgreSQL catalog contains a {named[0]}, which messages with the URL would "
+            "show. Remove it from the URL, and set PGPASSWORD, or name a password file with passfile=PATH "
+            "or PGPASSFILE."
         )
     milliseconds = {
         "statement_timeout": settings.statement_seconds,
@@ -505,7 +513,8 @@ def _parsed(url: str, settings: PostgresSettings) -> tuple[dict[str, Any], str]:
         "idle_in_transaction_session_timeout": settings.idle_seconds,
     }
     ours = [f"-c {name}={max(1, round(seconds * 1000))}" for name, seconds in milliseconds.items()]
-    # A client whose machine is gone keeps its locks until then, if it was sending a change.
+    # If a client's machine fails while it sends a change, the server keeps the client's locks until this time has
+    # passed.
     ours += [f"-c tcp_keepalives_{name}={value}" for name, value in (("idle", 10), ("interval", 5), ("count", 3))]
     ours += ["-c search_path=pg_catalog", "-c default_transaction_isolation=read\\ committed"]
     defaults = {
@@ -526,8 +535,9 @@ def _parsed(url: str, settings: PostgresSettings) -> tuple[dict[str, Any], str]:
 
 
 def _note(connection: _Connection, notice: psycopg.errors.Diagnostic) -> None:
-    """Remember that the server stopped waiting for its standby. It has other warnings, such as those before its
-    transaction ids wrap around, and translates all of them."""
+    """Record the warning that the server stopped waiting for its standby. The server sends other warnings too, for
+    example before transaction ids wrap around, and may translate all of them.
+    """
     if notice.severity_nonlocalized == "WARNING" and notice.source_function == "SyncRepWaitForLSN":
         connection.has_warned = True
 
@@ -543,8 +553,9 @@ def _never() -> bool:
 
 
 def _is_refusal(error: psycopg.Error) -> bool:
-    """Whether the server refused a change whose COMMIT was sent. It ends a session with FATAL or PANIC even after it
-    has committed, except for a transaction that was idle for too long."""
+    """Whether the server refused a change whose COMMIT was sent. The server may end a session with FATAL or PANIC even
+    after it has committed the change; only if it does so because the transaction was idle for too long, it has not.
+    """
     if error.sqlstate is None:
         return isinstance(error, psycopg.DataError)  # raised by psycopg, before it sent anything
     return error.diag.severity_nonlocalized == "ERROR" or error.sqlstate == _IDLE_IN_TRANSACTION

@@ -32,9 +32,9 @@ COMMIT_LEASE_MS = 60 * 1000
 # The prefix of the ids of vacuums, which distinguishes them from transaction ids (UUIDs).
 VACUUM_ID = "vacuum-"
 # The kinds of documents that name external tables, by full name, and the ids of dropped tables: those whose files stay,
-# and those whose files are being deleted.
-EXTERNAL, RETIRED, DROPPED = "external", "retired", "dropped"
-# The kind of documents that state the owners and grants of objects: ``access_key`` for tables.
+# and those whose files are being deleted; and the ids of staged tables.
+EXTERNAL, RETIRED, DROPPED, STAGING = "external", "retired", "dropped", "staging"
+# The kind of the documents with the owners and grants of objects; ``access_key`` gives the key for a table.
 ACCESS = "access"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
@@ -426,9 +426,10 @@ def check_transaction_id(transaction_id: object) -> str:
 
 
 def id_for(new: str, starter: str | None) -> str:
-    """The id of a transaction that is started for a principal. It says whose the transaction is, in a way in which only
-    ids can be checked, so that no record is needed. ``new``: a new UUID. ``starter``: None: for nobody in
-    particular."""
+    """The id of a transaction that is started for a principal. It contains a hash of the UUID and the principal, so
+    that whether a principal started the transaction can be checked without its record, but the principal cannot be read
+    from the id. ``new``: a new UUID. ``starter``: the principal; None: no particular one.
+    """
     return new if starter is None else f"{new}.{_mark_of(new, starter)}"
 
 
@@ -443,7 +444,7 @@ def _mark_of(new: str, starter: str) -> str:
 
 
 def access_key(table_id: str) -> str:
-    """The key of the document of a table."""
+    """The key of the document with the owner and the grants of a table."""
     return f"table {table_id}"
 
 

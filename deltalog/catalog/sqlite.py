@@ -3,7 +3,7 @@
 Every change is made in a ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the
 call returns, and a killed process leaves no part of it. Changes that threads of a process make at the same time share
 transactions (group commit), and with them the waits for the disk. Changes that a coordinator is allowed to lose are not
-synced to disk: a crash of the machine can undo them, but a crash of a process cannot. Readers never wait for writers.
+synced to disk: a crash of the machine can undo them, but a crash of the process cannot. Readers never wait for writers.
 
 The file must be on a local disk. Network file systems are refused, because neither locks nor the shared memory of
 SQLite's WAL work on them. Network file systems are detected only on Linux; on other systems, the caller must avoid

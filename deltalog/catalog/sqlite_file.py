@@ -174,9 +174,8 @@ class SQLiteFile:
         the latest with the next durable transaction. ``make`` may run in another thread, and again if its transaction
         fails.
 
-        Changes of several threads share a transaction. They do not wait for each other in SQLite, whose wait for the
-        lock of its file is a poll with growing pauses, after which a writer may find that others were faster again and
-        again."""
+        Changes of several threads share a transaction. They do not wait for SQLite's lock on the file one by one:
+        SQLite polls that lock with growing pauses, so that a writer could lose to others again and again."""
         change = Change(make, durable)
         with self.errors():
             if not self._group.run(change):
@@ -188,8 +187,9 @@ class SQLiteFile:
         return result
 
     def _commit(self, changes: Iterable[Change], durable: bool) -> None:
-        """Make changes in one transaction. If it fails, each is made in a transaction of its own, so that each has the
-        outcome that it has alone."""
+        """Make changes in one transaction. If it fails, make each of them in its own transaction, so that one failing
+        change does not affect the others.
+        """
         made: list[Change] = []
         committing = False
         try:
@@ -340,7 +340,9 @@ class SQLiteFile:
         return True
 
     def _check_version(self, version: int) -> None:
-        """Called at each change too, because another process may upgrade a catalog that this one has open."""
+        """Refuse a catalog of a later version. Also called at each change, because another process may upgrade a
+        catalog that this one has open.
+        """
         if version > SCHEMA_VERSION:
             raise self._refusal(
                 f"was created or upgraded by a newer deltalog (schema version {version}; this one supports "
@@ -348,8 +350,9 @@ class SQLiteFile:
             )
 
     def _check_version_again(self, connection: sqlite3.Connection) -> None:
-        """Check the version at times for readers too, so that a server with an upgraded catalog says that it is not
-        ready."""
+        """Check the version from time to time for readers too, so that a server whose catalog was upgraded reports that
+        it is not ready.
+        """
         now_s = time.monotonic()
         if now_s - self._checked_s > _CHECK_SECONDS:
             self._check_version(_pragma(connection, "user_version"))
@@ -409,8 +412,9 @@ class SQLiteFile:
 
 
 def schema_version(path: str) -> int:
-    """The version of the schema of a catalog, which is not changed. Raises CoordinatorError, and EntityNotFoundError if
-    there is no file."""
+    """The version of the schema of a catalog. Changes nothing. Raises CoordinatorError, and EntityNotFoundError if
+    there is no file.
+    """
     if not os.path.exists(path):
         raise EntityNotFoundError(f"There is no catalog at {path}. Check the path.")
     try:

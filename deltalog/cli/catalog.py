@@ -263,7 +263,7 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
     table.add_column("Name", no_wrap=True)
     for column in ("Version", "Unpublished"):
         table.add_column(column, no_wrap=True, justify="right")
-    table.add_column("Location", overflow="fold")  # the longest column: of the others, nothing is cut for it
+    table.add_column("Location", overflow="fold")  # the longest column comes last, so that the others are not cut
     for record, head in found:
         table.add_row(plain(record.name), str(head.version), str(len(head.unpublished)), plain(record.url))
     out.print(table)
@@ -441,7 +441,7 @@ def serve(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="The configuration, TOML; other options override it."),
+        typer.Option("--config", metavar="FILE", help="The configuration file, in TOML; other options override it."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -488,7 +488,7 @@ def serve(
         typer.Option("--check-config", help="Check the configuration and print it, without secrets; do not serve."),
     ] = False,
     check_catalog: Annotated[
-        bool, typer.Option("--check-catalog", help="With --check-config: check that the catalog answers, too.")
+        bool, typer.Option("--check-catalog", help="With --check-config: also check that the catalog answers.")
     ] = False,
     as_json: _Json = False,
 ) -> None:
@@ -518,12 +518,14 @@ def serve(
         return
     source = server.Configuration(config, above)
     if not source.config.catalog.url:
-        raise typer.BadParameter("Name the catalog: as CATALOG, or as url in [catalog] of the configuration.")
+        raise typer.BadParameter(
+            "No catalog is given. Give it as CATALOG, or as url in [catalog] of the configuration."
+        )
     _serve(source, as_json)
 
 
 def _set(server: Any, texts: list[str] | None) -> dict[str, Any]:
-    """The settings that ``--set`` gives. Raises BadParameter."""
+    """The settings from ``--set``. Raises BadParameter."""
     found: dict[str, Any] = {}
     with _as_usage():
         for text in texts or ():
@@ -542,7 +544,7 @@ def _as_usage() -> Iterator[None]:
 
 
 def _serve(source: Any, as_json: bool) -> None:
-    """Serve as a configuration says, until the process is asked to end."""
+    """Run the configured server until the process is asked to end."""
     config, serve, logs = _server_module("config"), _server_module("serve"), _server_module("logs")
     found = source.config
     read = source.settings()
@@ -559,7 +561,7 @@ def _serve(source: Any, as_json: bool) -> None:
     warnings = [*made.warnings, *config.exposed(config.files_of(found)), *_on_command_line(config)]
     for warning in warnings:
         report_warning("UserWarning", warning, as_json)
-    with made.signals():  # whoever reads the first line may send them
+    with made.signals():  # a program may send signals as soon as it has read the first line
         if as_json:
             out.document({"url": made.url, "pid": os.getpid(), "catalog": found.catalog.url})
         else:
@@ -572,7 +574,7 @@ def _serve(source: Any, as_json: bool) -> None:
 
 
 def _on_command_line(config: Any) -> list[str]:
-    """A warning about secrets in ``--option``."""
+    """A warning if a value of ``--option`` is a secret."""
     if not any(config.is_secret(name) for name in given_on_command_line()):
         return []
     return [
@@ -596,7 +598,7 @@ def _check_configuration(file: Path | None, above: dict[str, Any], catalog: bool
             out.print(f"Warning: {plain(each)}")
         for each in found.problems:
             out.print(f"Problem: {plain(each)}")
-        out.print("The configuration is right." if found.ok else "The configuration is wrong.")
+        out.print("The configuration is valid." if found.ok else "The configuration is invalid.")
     if not found.ok:
         raise typer.Exit(1)
 
@@ -611,9 +613,16 @@ def _options_in(file: Path) -> dict[str, Any]:
         raise CallError(error.message.removeprefix("--storage-options-file ")) from None
 
 
-def _answering(url: str, options: dict[str, Any]) -> Coordinator:
-    """The catalog at a URL. Raises DeltaLogError unless it exists and answers."""
-    manager = _manager(url, options={**options, **storage_options()})
+def _answering(found: Any, options: dict[str, Any]) -> Coordinator | None:
+    """The catalog of some settings; None if opening it would upgrade it, so that servers of the earlier version fail.
+    Raises DeltaLogError unless it exists and answers."""
+    from deltalog.catalog.locate import version_of
+
+    options = {**options, **storage_options()}
+    version = version_of(found.url, **options)
+    if version.kind == "SQLite" and version.version < version.supported:
+        return None
+    manager = _manager(found.url, options=options, postgresql=found.postgresql)
     manager.check()
     return manager.coordinator
 
@@ -624,4 +633,4 @@ def _server_module(name: str) -> Any:
     try:
         return importlib.import_module(f"deltalog.server.{name}")
     except ImportError as error:
-        raise CallError(f"The server needs pip install 'deltalog[server]' ({error}).") from None
+        raise CallError(f"The server needs the extra 'server' ({error}): pip install 'deltalog[server]'.") from None

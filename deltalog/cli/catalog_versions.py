@@ -50,8 +50,8 @@ def info(catalog: _Catalog, as_json: _Json = False) -> None:
 def upgrade(catalog: _Catalog, as_json: _Json = False) -> None:
     """Upgrade a catalog to the version that this deltalog uses.
 
-    Earlier versions of deltalog refuse the catalog from then on. End the programs of earlier versions before, on all
-    machines. Idempotent; an interrupted upgrade has changed all or nothing.
+    Earlier versions of deltalog refuse the catalog from then on. Before the upgrade, stop all programs of earlier
+    versions, on all machines. Can be repeated; an interrupted upgrade has taken effect completely or not at all.
     """
     from deltalog.catalog import locate
 
@@ -62,4 +62,4 @@ def upgrade(catalog: _Catalog, as_json: _Json = False) -> None:
     elif before.version < before.supported:
         out.print(f"{catalog} was upgraded from version {before.version} to {before.supported}.")
     else:
-        out.print(f"{catalog} has version {before.version} already.")
+        out.print(f"{catalog} already has version {before.version}.")

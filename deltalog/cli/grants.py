@@ -1,4 +1,4 @@
-"""``deltalog grants``: who may do what with a catalog that is served."""
+"""``deltalog grants``: lists and changes the owners and grants of a catalog that is served."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _Privileges = Annotated[
     list[str],
     typer.Argument(
         metavar="PRIVILEGE...",
-        help='Such as SELECT or "USE CATALOG"; all: USE CATALOG, CREATE SCHEMA, CREATE EXTERNAL TABLE, USE SCHEMA, '
-        "CREATE TABLE, SELECT, MODIFY.",
+        help='Privileges, such as SELECT or "USE CATALOG". All are: USE CATALOG, CREATE SCHEMA, CREATE EXTERNAL TABLE, '
+        "USE SCHEMA, CREATE TABLE, SELECT, MODIFY.",
     ),
 ]
 _On = Annotated[
@@ -36,14 +36,14 @@ _On = Annotated[
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 
 app = typer.Typer(
-    help="Who may do what with a catalog that is served.",
+    help="The owners and grants of a catalog that is served.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
 
 class _Object(NamedTuple):
-    """An object with owner and grants. ``shown``: how it is named. ``kept``: as for ``Grants.grant``."""
+    """An object with owner and grants. ``shown``: the name that is printed. ``kept``: as for ``Grants.grant``."""
 
     kind: Kind
     key: str
@@ -79,8 +79,9 @@ def _object(tables: UnityTables, name: str | None) -> _Object:
 )
 @taking_options
 def list_grants(catalog: _Catalog, on: _On = None, as_json: _Json = False) -> None:
-    """List owners and grants: of everything in the catalog, or with --on of one object. Privileges that an object has
-    from those around it are listed there."""
+    """List the owners and grants of all objects of the catalog, or of one object with --on. Privileges that apply to an
+    object because they were granted on its schema or catalog are listed there only.
+    """
     (tables, grants), out = _opened(catalog), Output(as_json)
     objects = _all(tables) if on is None else iter([_object(tables, on)])
     found = ((each.shown, grants.of(each.key)) for each in objects)
@@ -130,7 +131,7 @@ def add(
 def remove(
     catalog: _Catalog, principal: _Principal, privileges: _Privileges, on: _On = None, as_json: _Json = False
 ) -> None:
-    """Take back privileges that were granted on the catalog, a schema or a table."""
+    """Revoke privileges that were granted on the catalog, a schema or a table."""
     _change(catalog, principal, privileges, on, as_json, is_added=False)
 
 
@@ -161,7 +162,10 @@ def owner(
         str | None, typer.Argument(metavar="PRINCIPAL", help="The new owner: a principal, or group:<name>.")
     ] = None,
     nobody: Annotated[
-        bool, typer.Option("--nobody", help="No owner of its own: only the owners of what is around it.")
+        bool,
+        typer.Option(
+            "--nobody", help="Remove the owner, so that only the owners of the schema and the catalog own the object."
+        ),
     ] = False,
     on: _On = None,
     as_json: _Json = False,

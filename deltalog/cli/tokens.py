@@ -1,4 +1,4 @@
-"""``deltalog tokens``: who may call the servers of a catalog."""
+"""``deltalog tokens``: makes, lists and revokes the tokens for the servers of a catalog."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ def _coordinator(catalog: str, *, create: bool = False) -> Coordinator:
 def create(
     catalog: _Catalog,
     principal: Annotated[
-        str, typer.Option("--principal", metavar="NAME", help="Whose token it is. Grants name principals.")
+        str,
+        typer.Option(
+            "--principal",
+            metavar="NAME",
+            help="The principal that the token authenticates. Grants are made to principals.",
+        ),
     ],
     group: Annotated[
         list[str] | None,
@@ -57,14 +62,15 @@ def create(
         typer.Option(
             "--scope",
             metavar="read|write|admin",
-            help="The most that the token permits, whatever its principal may do. Default: write; with --admin: admin.",
+            help="The most that the token permits, even if its principal has more rights. Default: write; with "
+            "--admin: admin.",
         ),
     ] = None,
     expires: Annotated[
         str, typer.Option("--expires", metavar="DURATION", help="When it expires: 90d, 12h, 30m, or never.")
     ] = "90d",
     admin: Annotated[bool, typer.Option("--admin", help="The principal is an administrator with this token.")] = False,
-    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="What it is for.")] = "",
+    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="What the token is for.")] = "",
     aws: Annotated[
         bool, typer.Option("--aws", help="Make an access key for AWS signatures instead of a token.")
     ] = False,
@@ -80,15 +86,15 @@ def create(
 ) -> None:
     """Make a token, and print it once: the catalog stores only its hash.
 
-    Creates the catalog if it does not exist. As soon as a catalog has had a token, its servers refuse callers who bring
-    none. Several tokens of a principal are valid at once, so that one can replace another.
+    Creates the catalog if it does not exist. Once a token was made, the servers of the catalog refuse callers who do
+    not authenticate. Several tokens of a principal are valid at once, so that one can replace another.
     """
     from deltalog.server.access import issued
     from deltalog.server.access.authentication import server_key
     from deltalog.server.access.principals import Scope, scope_of
 
     if aws != (key_file is not None):
-        raise typer.BadParameter("--aws and --key-file need each other.")
+        raise typer.BadParameter("--aws and --key-file must be given together.")
     most = (Scope.ADMIN if admin else Scope.WRITE) if scope is None else scope_of(scope)
     lifetime = None if expires == _NEVER else issued.duration_of(expires)
     key = None if key_file is None else server_key(key_file)
@@ -108,7 +114,7 @@ def create(
     Output(as_json).print(facts_of([*facts, ("Administrator", "yes")] if admin else facts))
     if output is None:
         what = "Secret access key" if aws else "Token"
-        Output(as_json).print("", f"{what}, shown only now:", str(made.secret))
+        Output(as_json).print("", f"{what} (shown only once):", str(made.secret))
     else:
         Output(as_json).print("", f"The secret is in {output}.")
 
@@ -152,7 +158,9 @@ def list_tokens(
 @taking_options
 def revoke(
     catalog: _Catalog,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of tokens, not tokens.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="The ids of the tokens, not the tokens.")
+    ] = None,
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="NAME", help="All tokens of this principal.")
     ] = None,
@@ -170,7 +178,9 @@ def revoke(
         if id_ is not None:
             report_warning(
                 "UserWarning",
-                f"A token was given instead of its id, {id_}. Other users of the machine can see command lines.",
+                f"A token was given instead of its id, which is {id_}. Give ids, because other users of the machine "
+                "can "
+                "see command lines.",
                 as_json,
             )
         meant.append(id_ or each)
@@ -183,7 +193,9 @@ def revoke(
 
 
 class _SecretFile:
-    """A new file that only its owner can read, deleted again if nothing is written to it; or no file."""
+    """A new file that only its owner can read. It is deleted again if nothing was written to it. Without a path, there
+    is no file.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -65,7 +65,7 @@ Send = Callable[[Message], Awaitable[None]]
 # If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
 # receive the error.
 _DRAINED = 4
-# A body up to this size has arrived with its headers, so that its connection can be used again without reading it.
+# A body up to this size arrives together with its headers; if it is not read, the connection can still be reused.
 _READ_WITH_HEADERS = 16 << 10
 _HELD_UP_SECONDS = 1
 _MOST_HELD_UP = 64
@@ -88,7 +88,7 @@ _TOO_MANY_LARGE = refusal(
 _NOT_AUDITED = refusal(
     503,
     "ServiceUnavailableException",
-    "The server makes no calls now, because it cannot write its audit log. Nothing was changed.",
+    "The server refuses all calls, because it cannot write its audit log. Nothing was changed.",
     retry_after="5",
 )
 _SINGLE = frozenset({"authorization", "host", "content-length"})
@@ -97,17 +97,18 @@ _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the server. ``header_bytes``: the largest headers. ``header_seconds``: the maximum time, including
-    the TLS handshake, from the connection (for later requests on it, from the first byte) to the end of the headers.
-    ``body_bytes``: the largest body. ``pending_bytes``: the maximum total size of bodies that are being received or
-    processed; beyond it, bodies of more than 16 KiB are refused. ``body_seconds``: the maximum time for receiving a
-    body. ``request_seconds``: the time within which a call is answered. ``response_seconds``: the maximum time for
-    which a caller may pause while reading a response. ``slow_seconds``: the number of calls that take longer than this
-    is limited for each table. ``threads``: the maximum number of calls that run at the same time, of those that need
-    stores and of those that need only the catalog. ``requests``: the maximum number of calls of each of these kinds
-    that run in the threads or wait for a thread; further calls are refused. ``connections``: the maximum number of open
-    connections; beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each
-    caller."""
+    """The limits of the server. ``header_bytes``: the maximum total size of the headers of a request.
+    ``header_seconds``: the maximum time until the headers of a request have arrived. It starts with the connection, and
+    so includes the TLS handshake; for later requests on the same connection it starts with their first byte.
+    ``body_bytes``: the maximum size of the body of a request. ``pending_bytes``: the maximum total size of bodies that
+    are being received or processed; beyond it, bodies of more than 16 KiB are refused. ``body_seconds``: the maximum
+    time for receiving a body. ``request_seconds``: the time within which a call is answered. ``response_seconds``: the
+    maximum time for which a caller may pause while reading a response. ``slow_seconds``: a call that takes longer than
+    this is slow. Slow calls do not count towards ``threads``, but their number is limited for each table. ``threads``:
+    the maximum number of calls that run at the same time. It applies separately to calls that need stores and to calls
+    that need only the catalog. ``requests``: the maximum number of calls that run or wait for a thread, also separately
+    for these two kinds; further calls are refused. ``connections``: the maximum number of open connections; beyond it,
+    the connections that have been idle longest are closed. ``quotas``: the limits of each caller."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -147,10 +148,11 @@ class Route:
 
 
 class App:
-    """The ASGI application. ``authenticator``: finds whose a request is. ``hosts``: the accepted host names, or None
-    for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of Unity
-    Catalog's API work with; None: they are not served. ``observers``: are told of every request and its response.
-    ``observation``: the audit log, the metrics and the traces."""
+    """The ASGI application. ``authenticator``: finds the principal of each request. ``hosts``: the accepted host names,
+    or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of
+    Unity Catalog's API work with; None: they are not served. ``observers``: called with each request and its response.
+    ``observation``: the audit log, the metrics and the traces.
+    """
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class App:
         self._check: asyncio.Future[None] | None = None
         self._health: tuple[float, Answer] | None = None
         self._is_draining = self._is_cutting_off = self.has_cut_off = False
-        # By objects, because callers choose the ids of requests.
+        # Keyed by the exchange itself, because request ids are chosen by callers and may repeat.
         self._in_progress: dict[object, asyncio.Task[Any] | None] = {}
         self._running: dict[object, tuple[str, str]] = {}
         self._watch()
@@ -198,10 +200,10 @@ class App:
             return lambda: [({"lanes": name}, each.counts()[member]) for name, each in self._all_lanes().items()]
 
         for member, text in (
-            ("running", "Calls that run in the threads and are not slow."),
-            ("waiting", "Calls that wait for a thread."),
+            ("running", "Calls that are running in threads and have not been classified as slow."),
+            ("waiting", "Calls that are waiting for a thread."),
             ("slow", "Calls that have been running for longer than the limit for slow calls."),
-            ("in_progress", "Calls that run or wait and are not answered."),
+            ("in_progress", "Calls that run or wait for a thread, and are not answered yet."),
         ):
             metrics.watch(f"deltalog_server_calls_{member}", text, of(member), "lanes")
         metrics.watch(
@@ -209,7 +211,7 @@ class App:
         )
         metrics.watch(
             "deltalog_server_calls_in_progress_limit",
-            "How many calls may run or wait; further ones are refused.",
+            "How many calls may be in progress; further calls are refused.",
             lambda: [({}, self._limits.requests)],
         )
         metrics.watch(
@@ -222,7 +224,7 @@ class App:
         return {"catalog": self._catalog, "stores": self._stores}
 
     def end_observation(self) -> None:
-        """Write the lines of the logs that wait, since the process ends now."""
+        """Write the waiting lines of the logs, because the process is about to end."""
         self._observation.flush()
 
     # ------------------------------------------------------------------------------- what changes while it runs
@@ -237,12 +239,13 @@ class App:
             self._callers = Callers(limits.quotas)
         names = ("threads", "requests", "slow_seconds")
         if any(getattr(old, name) != getattr(limits, name) for name in names):
-            # Calls in the lanes so far keep these alive until they end.
+            # The calls that are in the old lanes keep these alive until the calls end.
             self._catalog, self._stores = _lanes(limits), _lanes(limits)
 
     def drain(self) -> None:
-        """From now on, the server is not ready, and connections are closed after their next response. Calls are still
-        served."""
+        """From now on, report the server as not ready, and close each connection after its next response. Calls are
+        still served.
+        """
         self._is_draining = True
 
     def cut_off(self) -> None:
@@ -264,8 +267,9 @@ class App:
         self._catalog.close()
         self._stores.close()
         self._health_thread.shutdown(wait=False, cancel_futures=True)
-        if any(count for lanes in (self._catalog, self._stores) for count in lanes.counts().values()):
-            # Calls that have timed out may still commit something, which is to be in the audit log.
+        # Also calls in the lanes of earlier limits.
+        if self._running or any(count for lanes in self._all_lanes().values() for count in lanes.counts().values()):
+            # Calls that have timed out may still commit something, and the audit log must show that.
             atexit.register(self._observation.close)
         else:
             self._observation.close()
@@ -340,14 +344,11 @@ class App:
         name = identified.principal.name
         if identified.check_body is None:
             exchange.principal = identified.principal
-        else:  # nobody's limits are used up by requests that others have signed
+        else:  # counted by address until the signature is verified: a forged one uses up no principal's limits
             name = f"\0{exchange.caller}"
-        with (
-            self._callers.call(name, _length(headers)) as share,
-            self._bodies.one() as body,
-            contextlib.ExitStack() as proven,
-        ):
-            # Only authenticated clients are told what is served.
+        with self._bodies.one() as body, contextlib.ExitStack() as counted:
+            share = counted.enter_context(self._callers.call(name, _length(headers)))
+            # Unauthenticated clients are not told which calls exist.
             route = found if below is None else self._unity_route(exchange, *below)
             assert route is not None
             exchange.route = route.name
@@ -361,7 +362,10 @@ class App:
                 raise _denied("The signature of the request is wrong.")
             if exchange.principal is None:
                 exchange.principal = identified.principal
-                proven.enter_context(self._callers.call(identified.principal.name, 0))
+                counted.close()
+                self._callers.give_back(name)
+                share = counted.enter_context(self._callers.call(identified.principal.name, len(data)))
+                share.add(len(data))
             begun_s = time.thread_time()
             try:
                 given = Request(data, query)
@@ -385,8 +389,9 @@ class App:
             return answer
 
     async def _hold_up(self) -> None:
-        """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is
-        told to, waits here, where that costs the others nothing."""
+        """Delay the refusal of a caller that is over a limit. A caller that ignores Retry-After then waits here, which
+        does not affect other callers.
+        """
         if self._held_up < _MOST_HELD_UP:
             self._held_up += 1
             try:
@@ -405,10 +410,10 @@ class App:
             message = str(error)
         except DeltaLogError as error:
             log.error(
-                "request %s: whose it is cannot be found out: %s: %s",
+                "request %s cannot be authenticated now: %s: %s",
                 exchange.request_id, type(error).__name__, error,
             )  # fmt: skip
-            message = "The server cannot find out now whose this request is."
+            message = "The server cannot authenticate this request now. Try again later."
         raise Refused(refusal(503, "ServiceUnavailableException", message, retry_after="1", connection="close"))
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
@@ -495,7 +500,7 @@ class App:
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        # In the context of this task, so that the events and log lines of the call have its request.
+        # Run in the context of this task, so that the events and log lines of the call name its request.
         context = contextvars.copy_context()
         work = functools.partial(context.run, self._carry_out, route, call, guard, said, request_id, end_s, share)
         key = object()
@@ -506,7 +511,7 @@ class App:
             if not self._is_cutting_off:
                 raise
             self.has_cut_off = True
-            reason = "The server ended before the call did; it may still take effect."
+            reason = "The server shut down before the call ended. The call may still take effect."
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             self._observation.refused(503)
@@ -556,8 +561,8 @@ class App:
             with deadline.until(end_s):
                 result = call.run(Context(self._manager, guard))
                 if not guard.is_asked:
-                    log.error("request %s: %s did not ask what its caller may do", request_id, route.name)
-                    raise PermissionDeniedError(f"{guard.principal.name} may not make this call.")
+                    log.error("request %s: %s did not check the rights of its caller", request_id, route.name)
+                    raise PermissionDeniedError(f"{guard.principal.name} is not permitted to make this call.")
                 return Answer(204 if result is None else 200, result)
         except DeltaLogError as error:
             answer = _explained(route, error, request_id)
@@ -588,7 +593,8 @@ class App:
 
     async def _health_of(self, exchange: Exchange) -> Answer:
         """The answer to a health check. An orchestrator restarts a process that is not alive, and sends no requests to
-        one that is not ready: a catalog that fails is no reason for the former."""
+        one that is not ready. A failing catalog makes the process not ready; a restart would not help.
+        """
         what = urllib.parse.unquote(exchange.path)
         if what == "/health/live":
             return Answer(200, {"status": "live"})
@@ -598,6 +604,8 @@ class App:
             return _unready("draining")
         if self._catalog.is_full or self._stores.is_full:
             return _unready("overloaded")
+        if self._observation.refuses:
+            return _unready("unaudited")
         answer = await self._healthy(exchange.request_id)
         return Answer(200, {"status": "ready"}) if answer.status == 200 else answer
 
@@ -626,7 +634,7 @@ class App:
 
 
 def _denied(message: str, *, brought: bool = True) -> Refused:
-    """The refusal of a request that does not prove whose it is.
+    """The refusal of an unauthenticated request.
 
     Spec: RFC 6750, section 3."""
     challenge = 'Bearer realm="deltalog"' + (', error="invalid_token"' if brought else "")
@@ -657,8 +665,9 @@ def _length(headers: Mapping[str, str]) -> int:
 
 
 def _over_quota(over: OverQuotaError, scope: Mapping[str, Any]) -> Answer:
-    """The response to a caller who reached a limit, before its body is read. The name of the error is one that AWS's
-    clients take for a reason to wait and try again."""
+    """The response to a caller that reached one of its limits, sent before the body is read. AWS's clients wait and try
+    again after an error with this name.
+    """
     answer = refusal(429, "ThrottledException", str(over), retry_after=str(over.retry_after_s))
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > _READ_WITH_HEADERS:
@@ -706,8 +715,9 @@ def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], re
 
 
 def _headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers, by their names in lower case. Raises Refused if one occurs twice that says where a request goes or whose
-    it is: a proxy and this server could take different ones."""
+    """Headers, by their names in lower case. Raises Refused if a header for routing or authentication occurs twice: a
+    proxy and this server could use different ones of the two.
+    """
     found: dict[str, str] = {}
     for name, value in raw:
         lower = name.decode("latin-1").lower()

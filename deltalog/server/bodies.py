@@ -49,11 +49,11 @@ class Bodies:
 
     @property
     def counted(self) -> int:
-        """The bytes that count towards the limit now."""
+        """The number of bytes that currently count towards the limit."""
         return self._counted
 
     def limit(self, most_bytes: int) -> None:
-        """Replace the limit; it applies to new bodies."""
+        """Replace the limit. The new limit applies to new bodies."""
         self._most_bytes = most_bytes
 
     @contextlib.contextmanager

@@ -23,7 +23,7 @@ class Needs(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a call works with: the manager, and for whom it works."""
+    """The context of a call: the manager, and the guard, which checks the rights of the caller."""
 
     manager: TransactionManager
     guard: Guard

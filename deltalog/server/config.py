@@ -1,8 +1,8 @@
 """The configuration of a server: one TOML file, whose sections are the settings of the server's parts.
 
-Secrets are not in the file. It names the files or environment variables that contain them, so that it can be shown,
-kept in version control and mounted for everybody. They are not on the command line either, because every user of a
-machine can list the arguments of its processes.
+The file contains no secrets. It names the files or environment variables that contain them, so that it can be shown,
+kept in version control and mounted with read access for everybody. Secrets cannot be given on the command line either,
+because every user of a machine can list the arguments of its processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
-from deltalog.server.reload import states_of
+from deltalog.server.reload import FileStates, states_of
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
@@ -47,19 +47,33 @@ log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
 _MOST_BYTES = 64 << 10
-# The time for parsing a key grows with the square of the number of its dots at least.
+# The time for parsing a key grows at least quadratically with the number of its dots.
 _MOST_DOTS = 500
 _MOST_NUMBER = 1e12
+# About 31 years. Python's waits for threads accept 292 years at most.
+_MOST_SECONDS = 1e9
 _DEEPEST = 16
-# The smallest values of numbers. Other numbers must not be negative.
+# The smallest values of numbers; with less, the server would serve nobody, or not limit what it should. Other numbers
+# must not be negative.
 _LEAST = {
     ("listen", "port"): 0,
     ("limits", "body_bytes"): 1024,
     ("limits", "header_bytes"): 1024,
+    ("limits", "header_seconds"): 0.1,
+    ("limits", "body_seconds"): 0.1,
     ("limits", "request_seconds"): 0.1,
+    ("limits", "response_seconds"): 0.1,
     ("limits", "threads"): 1,
     ("limits", "requests"): 1,
     ("limits", "connections"): 16,
+    ("limits", "quotas.remembered"): 1,
+    ("tokens", "guesses"): 1,
+    ("tokens", "guess_seconds"): 0.1,
+    ("tokens", "lookup_seconds"): 0.1,
+    ("oidc", "fetch_seconds"): 0.1,
+    ("oidc", "fetch_bytes"): 1024,
+    ("oidc", "max_age_seconds"): 1,
+    ("sigv4", "window_seconds"): 1,
     ("unity", "most_unpublished"): 1,
     ("catalog", "idle_timeout_seconds"): 0.001,
     ("catalog", "postgresql.connections"): 1,
@@ -72,19 +86,22 @@ _LEAST = {
     ("audit", "write_seconds"): 0.01,
 }
 _MOST = {("listen", "port"): 65535, ("metrics", "port"): 65535}
-# Names of storage options whose values are secret. The names of files and environment variables are not.
+# Storage options whose values are secret. The names of files and environment variables are not secret.
 _SECRET = re.compile(
     r"(?:.*_)?(?:key|secret|token|password|passwd|sas|credential|connection_string|secret_access_key|access_key"
     r"|access_key_id|account_key|sas_token|client_secret|session_token)",
     re.IGNORECASE,
 )
+_CATALOG_NAME = re.compile(r"[^\x00-\x20./\x7f]{1,255}")
+# Arguments beside the storage options when a catalog is opened.
+_NO_OPTIONS = frozenset({"url", "create", "postgresql", "idle_timeout", "most_ahead", "environment"})
 _OUTPUT_FILES = frozenset({"access_file"})
 
 
 @dataclass(frozen=True, slots=True)
 class ListenSettings:
-    """``host``: the address to listen on; others than those of loopback need a token, client certificates or TLS.
-    ``port``: 0 selects a free one."""
+    """``host``: the address to listen on; any address other than loopback needs TLS, or a way for callers to prove who
+    they are. ``port``: the port; 0 selects a free one."""
 
     host: str = "127.0.0.1"
     port: int = 8750
@@ -92,9 +109,10 @@ class ListenSettings:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """``certificate_file``: the certificate of the server and those of the authorities between it and a root, PEM.
-    ``key_file``: its private key, PEM. ``client_ca_file``: the certificate authorities that must have signed the
-    certificates of callers, PEM; empty: callers need no certificate."""
+    """``certificate_file``: a PEM file with the server's certificate, followed by those of intermediate authorities;
+    empty: the server has no TLS. ``key_file``: a PEM file with the private key of the certificate. ``client_ca_file``:
+    a PEM file with the certificate authorities, one of which must have signed the certificate of a caller; empty:
+    callers need no certificate."""
 
     certificate_file: str = ""
     key_file: str = ""
@@ -103,10 +121,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """``url``: the catalog: the path of a SQLite file, ``dynamodb:<table>`` or ``postgresql://user@host/database``; the
-    argument of the command line overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time
-    without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than
-    this are refused. ``postgresql``: the limits of a catalog in PostgreSQL."""
+    """``url``: where the catalog is: the path of a SQLite file, ``dynamodb:<table>`` or
+    ``postgresql://user@host/database``; the argument of the command line overrides it. ``idle_timeout_seconds``: a
+    transaction is aborted after this time without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of
+    this machine's clock by more than this are refused. ``postgresql``: the limits of a catalog in PostgreSQL."""
 
     url: str = ""
     idle_timeout_seconds: float = 1800
@@ -116,17 +134,18 @@ class CatalogSettings:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsSettings:
-    """``rules_file``: a JSON file of rules for the credentials that clients get for the locations of tables; empty:
-    they get none."""
+    """``rules_file``: a JSON file of rules that say which credentials clients get for the locations of tables; empty:
+    clients get none."""
 
     rules_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AllTokenSettings(TokenSettings):
-    """``token_file``: a file with the token whose bearers are administrators; it has at least 16 characters.
-    ``token_env``: the environment variable with this token, if no file is given. An environment variable cannot
-    change, so that only a token in a file can be replaced without a restart."""
+    """``token_file``: a file with the shared token, of at least 16 characters. Every caller who sends it is an
+    administrator. ``token_env``: the environment variable with the shared token, which is used if there is no
+    ``token_file``. Only a token in a file can be replaced without a restart, because the environment of a process does
+    not change."""
 
     token_file: str = ""
     token_env: str = TOKEN_VARIABLE
@@ -134,9 +153,9 @@ class AllTokenSettings(TokenSettings):
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """``options_file``: a JSON file with storage options; ``by_location`` in it maps prefixes of locations to options.
-    ``options``: storage options, which are added to those of the file. A secret one must be a reference:
-    ``{file = "/run/secrets/key"}`` or ``{env = "NAME"}``."""
+    """``options_file``: a JSON file with storage options; its member ``by_location`` maps prefixes of locations to
+    options. ``options``: storage options, which are added to those of the file. The value of a secret option must be a
+    reference: ``{file = "/run/secrets/key"}`` or ``{env = "NAME"}``."""
 
     options_file: str = ""
     options: dict[str, Any] = field(default_factory=dict)
@@ -144,20 +163,21 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """``every_seconds``: the interval between recoveries, which publish ratified commits and clean up after processes
-    that died; 0: never."""
+    """``every_seconds``: the interval between runs of recovery, which publishes ratified commits and cleans up after
+    processes that died; 0: the server does not run it."""
 
     every_seconds: float = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """``drain_seconds``: after SIGTERM, the server is not ready but still serves for this time, so that load balancers
-    notice; by default 5, and 0 on loopback. ``end_seconds``: then it takes no new connections, and running calls get
-    this time to end; those that have not ended are cut off. Both together must be less than the time after which an
-    orchestrator kills the process, which is 30 s in Kubernetes. ``watch_seconds``: the interval at which files with
-    secrets, certificates and rules are checked for changes, which take effect without a restart; 0: only on SIGHUP.
-    ``log_level``: the lowest level of events in the log."""
+    """``drain_seconds``: after SIGTERM, the server reports for this time that it is not ready, and still serves calls,
+    so that load balancers can notice; by default 5, and 0 on loopback. ``end_seconds``: after ``drain_seconds``, the
+    server takes no new connections, and running calls get this time to end; those that have not ended are cut off.
+    ``drain_seconds`` and ``end_seconds`` together must be less than the time after which an orchestrator kills the
+    process, by default 30 s in Kubernetes. ``watch_seconds``: the interval at which files with secrets, certificates
+    and rules are checked for changes, which then take effect without a restart; 0: these files are read again only on
+    SIGHUP. ``log_level``: the lowest level of the events that are logged on standard error."""
 
     drain_seconds: float | None = None
     end_seconds: float = 20
@@ -167,7 +187,9 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The sections of a configuration file. A section whose default is None takes effect by being there."""
+    """The sections of a configuration file. A section whose default is None is in effect if the file has it, even if it
+    is empty.
+    """
 
     listen: ListenSettings = field(default_factory=ListenSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
@@ -196,14 +218,14 @@ Given = Mapping[str, Any]
 
 
 def parse(file: Path) -> dict[str, Any]:
-    """The content of a TOML file. Raises CallError, which does not quote the file."""
+    """The content of a TOML file. Raises CallError, whose message has no text of the file."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_MOST_BYTES + 1)
     except OSError as error:
         raise CallError(f"{file} cannot be read: {error.strerror}.") from None
     if len(data) > _MOST_BYTES:
-        raise CallError(f"{file} is larger than {_MOST_BYTES:,} bytes, the most for a configuration.")
+        raise CallError(f"{file} is larger than {_MOST_BYTES:,} bytes, the maximum size of a configuration.")
     if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
         raise CallError(f"{file} has a line with more than {_MOST_DOTS} dots.")
     try:
@@ -212,20 +234,23 @@ def parse(file: Path) -> dict[str, Any]:
         raise CallError(f"{file} is not valid TOML: {_place_of(str(error))}.") from None
     except UnicodeDecodeError as error:
         raise CallError(f"{file} is not valid TOML: byte {error.start} is not UTF-8.") from None
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets nested too deep
+    except (ValueError, RecursionError):  # an integer with thousands of digits, or brackets that are nested too deep
         raise CallError(f"{file} is not valid TOML: a value is too long or nested too deep.") from None
 
 
 def set_of(text: str) -> dict[str, Any]:
-    """The section and key that ``SECTION.KEY=VALUE`` sets. A value is TOML, or else text. Raises CallError."""
+    """The section and key that ``SECTION.KEY=VALUE`` sets. The value is parsed as TOML; if it is not valid TOML, it is
+    a string. Raises CallError.
+    """
     name, equals, value = text.partition("=")
     keys = [part.strip() for part in name.split(".")]
     if not equals or not 2 <= len(keys) <= _DEEPEST or not all(keys):
         raise CallError("A setting is given as SECTION.KEY=VALUE, such as limits.threads=32.")
     if keys[0] == "storage" and keys[1] != "options_file":
         raise CallError(
-            "Storage options may be secret, and every user of the machine can list the arguments of a process: give "
-            "them in [storage] of the configuration file, or in the file that storage.options_file names."
+            "Storage options cannot be set on the command line, because they may be secret and every user "
+            "of the machine can list the arguments of a process. Set them in [storage] of the "
+            "configuration file, or in the file that storage.options_file names."
         )
     found: Any = value
     if value.count(".") <= _MOST_DOTS:
@@ -248,8 +273,9 @@ def merged(below: Given, above: Given) -> dict[str, Any]:
 
 
 def read(given: Given, source: str) -> Config:
-    """The configuration with these sections. ``source``: names the origin in messages. Raises CallError, which names
-    every wrong key."""
+    """The configuration with these sections. ``source``: where they come from, for error messages. Raises CallError,
+    which names every wrong key.
+    """
     problems = list(_unknown_keys(given))
     has_unknown = bool(problems)
     sections: dict[str, Any] = {}
@@ -278,7 +304,7 @@ def _fields(kind: type) -> dict[str, Any]:
 
 
 def _dataclass_in(kind: Any) -> type | None:
-    """The dataclass that a type is, or that it has as an alternative or as the type of its items."""
+    """The dataclass in a type: the type itself, an alternative of a union, or the type of the items of a collection."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return kind
     parts = typing.get_args(kind)
@@ -320,8 +346,8 @@ def _hint(name: str, known: Mapping[str, Any]) -> str:
     found = difflib.get_close_matches(name[:100], known, 1, 0.6)
     named = [each for each in (f"{name}_file", f"{name}_env") if each in known]
     if named:
-        return f": secrets are not in this file; {named[0]} names the place of this one"
-    return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(sorted(known))}"
+        return f": secrets do not belong in this file; use {named[0]}, which says where the secret is"
+    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(sorted(known))}"
 
 
 def _shown(name: str) -> str:
@@ -349,7 +375,9 @@ def _wrong_numbers(section: str, settings: Any, above: str = "") -> Iterator[str
             yield from _wrong_numbers(section, value, f"{above}{each.name}.")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        least, most = _LEAST.get((section, above + each.name), 0), _MOST.get((section, above + each.name), _MOST_NUMBER)
+        key = section, above + each.name
+        of_kind = _MOST_SECONDS if each.name.endswith("_seconds") else _MOST_NUMBER
+        least, most = _LEAST.get(key, 0), _MOST.get(key, of_kind)
         if not least <= value <= most:
             yield f"[{section}] {above}{each.name}: must be {least:,} to {most:,.0f}"
 
@@ -360,11 +388,11 @@ def _wrong_references(options: Mapping[str, Any], place: str) -> Iterator[str]:
         if isinstance(value, Mapping) and not _is_reference(value):
             yield from _wrong_references(value, shown)
         elif isinstance(value, str) and value and _SECRET.fullmatch(name):
-            yield f'{shown}: secrets are not in this file: give {{file = "…"}} or {{env = "…"}}'
+            yield f'{shown}: secrets do not belong in this file: give {{file = "…"}} or {{env = "…"}}'
 
 
 def _place_of(message: str) -> str:
-    """The message of tomllib without text of the file, which may be a misplaced secret."""
+    """The place in an error message of tomllib, without text of the file: it may be a misplaced secret."""
     found = re.search(r"\(at ([^()]*)\)\s*$", message)
     what = message[: found.start()] if found else message
     what = re.sub(r"(['\"]).*\1", "a name or value", what, flags=re.S).strip()
@@ -382,7 +410,7 @@ def secret_of(file: str, variable: str) -> str | None:
 
 
 def text_of(file: Path) -> str:
-    """The text of a small file. Raises CallError, which does not quote the file."""
+    """The text of a small file. Raises CallError, whose message has no text of the file."""
     try:
         with file.open("rb") as opened:
             return opened.read(_MOST_BYTES).decode()
@@ -395,7 +423,10 @@ def text_of(file: Path) -> str:
 def storage_options_of(settings: StorageSettings, read_file: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """The storage options, with their secrets. ``read_file``: reads a file of storage options. Raises CallError."""
     of_file = read_file(Path(settings.options_file)) if settings.options_file else {}
-    return merged(of_file, _resolved(settings.options, "[storage] options"))
+    found = merged(of_file, _resolved(settings.options, "[storage] options"))
+    if wrong := sorted(_NO_OPTIONS & found.keys()):
+        raise CallError(f"[storage] options: {', '.join(wrong)}: there are no storage options of these names.")
+    return found
 
 
 def _resolved(options: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -419,14 +450,19 @@ def _is_reference(value: Mapping[str, Any]) -> bool:
     return len(value) == 1 and next(iter(value)) in ("file", "env") and isinstance(next(iter(value.values())), str)
 
 
-# ------------------------------------------------------------------------------------------- the whole of it
+# ------------------------------------------------------------------------------------------- all settings
 
 
 def settings_of(config: Config) -> Settings:
-    """The settings of a server, with the secrets to which a configuration refers. Raises CallError."""
+    """The settings of a server, with the values of the secrets to which the configuration refers. Raises CallError."""
     rules = config.credentials.rules_file
     vendor = vendor_of(Path(rules) if rules else None)
     readable = (*config.unity.readable, *vendor.prefixes)
+    if _CATALOG_NAME.fullmatch(config.unity.catalog) is None:
+        raise CallError(
+            "[unity] catalog: clients could not name this catalog: its name must have 1 to 255 printable characters "
+            "without blanks, dots and slashes."
+        )
     process = config.process
     return Settings(
         config.listen.host,
@@ -435,7 +471,7 @@ def settings_of(config: Config) -> Settings:
         _tls_of(config.tls),
         config.limits,
         config.recovery.every_seconds,
-        dataclasses.replace(config.unity, readable=readable),
+        dataclasses.replace(config.unity, readable=readable, warehouse=config.unity.warehouse or None),
         vendor,
         process.drain_seconds,
         process.end_seconds,
@@ -449,7 +485,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def _only(kind: type[T], settings: T) -> T:
-    """The part of settings that a base class has."""
+    """The settings as an instance of their base class ``kind``, with its fields only."""
     return kind(**{each.name: getattr(settings, each.name) for each in dataclasses.fields(typing.cast(Any, kind))})
 
 
@@ -491,7 +527,7 @@ def outputs_of(config: Config) -> dict[str, str]:
 
 
 def exposed(files: Mapping[str, str]) -> list[str]:
-    """Warnings about files with secrets that every user of the machine can read. ``files``: as ``files_of``."""
+    """Warnings about files with secrets that every user of the machine can read. ``files``: as from ``files_of``."""
     found = []
     for place, file in files.items():
         if place in ("[tls] certificate_file", "[tls] client_ca_file"):
@@ -501,7 +537,10 @@ def exposed(files: Mapping[str, str]) -> list[str]:
         except OSError:
             continue
         if os.name == "posix" and mode & stat.S_IROTH:
-            found.append(f"{place}: every user of the machine can read {file}: remove this permission, chmod o-r.")
+            found.append(
+                f"{place}: every user of the machine can read {file}, which contains a secret. Remove this permission "
+                "with 'chmod o-r'."
+            )
     return found
 
 
@@ -531,9 +570,10 @@ def _redacted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Configuration:
-    """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: what
-    the command line sets, which overrides the file. ``config``: the configuration in effect. ``seen``: as for
-    ``Source``."""
+    """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: the
+    values from the command line, which override the file. ``config``: the configuration in effect. ``seen``: as for
+    ``Source``.
+    """
 
     def __init__(self, file: Path | None, above: Given) -> None:
         """Raises CallError."""
@@ -542,6 +582,7 @@ class Configuration:
         read(above, "The command line")
         self.config = self._read()
         self.seen = states_of(self.files())
+        self._of_storage = self._storage_state()
         self._next = self.config
 
     def _read(self) -> Config:
@@ -550,27 +591,34 @@ class Configuration:
         return read(merged(parse(self._file), self._above), str(self._file))
 
     def settings(self) -> Settings:
-        """The settings of the configuration in effect, with secrets as they are now. Raises CallError."""
+        """The settings of the configuration in effect, with the current content of the files of secrets. Raises
+        CallError.
+        """
         self._next = self.config
         return settings_of(self.config)
 
     def reread(self) -> Settings:
-        """The settings of the file as it is now. They are in effect only after ``accept``. Raises CallError."""
+        """The settings of the file as it is now. They take effect only when ``accept`` is called. Raises CallError."""
         found = self._read()
         settings = settings_of(found)
         self._next = found
         return settings
 
     def accept(self) -> None:
-        """Use the configuration that was read last."""
+        """Make the configuration that was read last the one in effect."""
         for name in ("catalog", "storage"):
             if getattr(self.config, name) != getattr(self._next, name):
-                log.warning(
-                    "[%s] has changed in the configuration: this takes effect when the server is restarted", name
-                )
+                log.warning("[%s] has changed in the configuration: restart the server to put this into effect", name)
+        before, self._of_storage = self._of_storage, self._storage_state()
+        for file in (file for file, state in self._of_storage.items() if state != before[file]):
+            log.warning("%s, of [storage], has changed: this takes effect when the server is restarted", file)
         self.config = dataclasses.replace(self._next, catalog=self.config.catalog, storage=self.config.storage)
 
+    def _storage_state(self) -> FileStates:
+        return states_of(files_of(self.config.storage).values())
+
     def files(self) -> Sequence[str]:
-        """The files to watch for changes: those that the configuration names, but not the configuration itself, in
-        which an operator may be writing."""
+        """The files to watch for changes: those that the configuration names. The configuration file itself is not
+        watched, because an operator may be in the middle of editing it.
+        """
         return sorted(files_of(self.config).values())

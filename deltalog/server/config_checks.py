@@ -16,6 +16,7 @@ from deltalog.server import serve, tls
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import check_authentication
 from deltalog.server.config import (
+    CatalogSettings,
     Config,
     Configuration,
     Given,
@@ -28,10 +29,21 @@ from deltalog.server.config import (
 )
 from deltalog.server.observe.observation import check_settings
 
+_UPGRADED = (
+    "[catalog] url: the catalog is of an earlier version of deltalog. The start of the server upgrades it; from then "
+    "on, programs of the earlier version can change nothing in it. Back it up before."
+)
+
+OpenCatalog = Callable[[CatalogSettings, dict[str, Any]], "Coordinator | None"]
+"""The catalog of some settings, with storage options; None if opening it would upgrade it. Raises DeltaLogError unless
+it answers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``configuration``: the effective configuration without secrets; empty if it cannot be read."""
+    """The result of a check. The result of a check. ``configuration``: the effective configuration without secrets;
+    empty if it cannot be read.
+    """
 
     ok: bool
     problems: list[str]
@@ -43,10 +55,10 @@ def check(
     file: Path | None,
     above: Given,
     read_options: Callable[[Path], dict[str, Any]],
-    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None = None,
+    open_catalog: OpenCatalog | None = None,
 ) -> Checked:
-    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: the catalog at a URL,
-    with storage options; raises DeltaLogError unless it answers; None: it is not asked."""
+    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: None: the catalog is
+    not asked."""
     try:
         config = Configuration(file, above).config
     except CallError as error:
@@ -58,7 +70,7 @@ def check(
 def _problems_of(
     config: Config,
     read_options: Callable[[Path], dict[str, Any]],
-    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None,
+    open_catalog: OpenCatalog | None,
 ) -> tuple[list[str], list[str]]:
     problems, warnings = [], []
     files = files_of(config)
@@ -71,17 +83,21 @@ def _problems_of(
     for place, file in outputs_of(config).items():
         there = file if os.path.exists(file) else os.path.dirname(file) or "."
         if not os.access(there, os.W_OK):
-            problems.append(f"{place}: {file} cannot be written: {there} does not exist, or permits no writing.")
+            problems.append(f"{place}: {file} cannot be written: {there} does not exist or is not writable.")
     warnings += exposed(files)
     if problems:
         return problems, warnings
     if not config.catalog.url:
-        problems.append("[catalog] url: no catalog is named, neither here nor on the command line.")
+        problems.append("[catalog] url: no catalog is given, neither in the configuration nor on the command line.")
     has_tokens = None
     try:
         options = storage_options_of(config.storage, read_options)
         if open_catalog is not None and config.catalog.url:
-            has_tokens = issued.are_required(open_catalog(config.catalog.url, options))
+            catalog = open_catalog(config.catalog, options)
+            if catalog is None:
+                warnings.append(_UPGRADED)
+            else:
+                has_tokens = issued.are_required(catalog)
     except DeltaLogError as error:
         problems.append(str(error))
     try:
@@ -104,16 +120,16 @@ def _problems_of(
 
 
 def _without_tokens(settings: serve.Settings) -> list[str]:
-    """What is wrong if the catalog has no tokens, which is not known."""
+    """What is wrong with the settings if the catalog has no tokens. The catalog was not asked whether it has any."""
     try:
         serve.check(settings, has_tokens=False)
     except DeltaLogError as error:
-        return [f"The server starts only if the catalog has tokens (--check-catalog): {error}"]
+        return [f"Unless the catalog has tokens (check this with --check-catalog), the server does not start: {error}"]
     return []
 
 
 def _address(host: str, port: int) -> tuple[list[str], list[str]]:
-    """What is wrong with the address, and a warning if it is taken: perhaps by the server that will be replaced."""
+    """What is wrong with the address, and a warning if it is in use, perhaps by the server that is to be replaced."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as tried:

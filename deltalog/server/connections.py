@@ -50,7 +50,7 @@ class Connections:
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def counts(self) -> dict[str, int]:
-        """The number of connections by state."""
+        """The number of busy connections and of idle ones."""
         idle = len(self._idle)
         return {"busy": max(0, len(self._open) - idle), "idle": idle}
 
@@ -121,6 +121,18 @@ class Listener(socket.socket):
         connection = Connection(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
         self.connections.opened(connection)
         return connection, address
+
+
+def shortage(most: int) -> list[str]:
+    """A warning if the process cannot have so many connections."""
+    available = _available_descriptors()
+    if most <= available:
+        return []
+    needed = most + _OTHER_DESCRIPTORS + _LEAVING
+    return [
+        f"[limits] connections is {most:,}, but the limit on open files permits this process only {available:,}: raise "
+        f"that limit to {needed:,} (ulimit -n, or LimitNOFILE of systemd), or lower connections."
+    ]
 
 
 def _stop(connection: Connection) -> None:

@@ -1,5 +1,6 @@
-"""What is known of one request and its response: the audit log, the access log, the metrics and the traces are made of
-it."""
+"""The facts of one request and its response, from which the audit log, the access log, the metrics and the traces are
+written.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +15,16 @@ from deltalog.server.access.principals import Principal
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and its response, while the server works on it. ``caller``: the address of the client. ``route``: the
-    name of the call; None until it is known. ``names``: the variable segments of the path. ``table``,
+    """A request and its response, filled in while the server works on it. ``caller``: the address of the client.
+    ``route``: the name of the call; None until it is known. ``names``: the variable segments of the path. ``table``,
     ``transaction_id``: what the request names. ``error``: the name of the error in the response. ``versions``: the last
-    version that the call committed, by id of the table; ``commits``: how many versions; ``in_doubt``: versions that may
-    have been committed. ``tables``: the names of tables, by id. ``started_s``, ``seconds``: on the monotonic clock.
-    ``is_hidden``: whether the response says that something is missing which the caller may not see. ``is_answered``:
-    whether the response has been decided. ``owner``: the ``Observation`` of the server. ``trace``: the trace's own.
-    Work that no caller asked for has an exchange too, without method and path."""
+    version that the call committed, by id of the table; ``commits``: how many versions it committed; ``in_doubt``:
+    versions that may have been committed. ``tables``: the names of tables, by id. ``started_s``, ``seconds``: by the
+    monotonic clock. ``is_hidden``: whether the response reports something as missing that exists and that the caller
+    may not see. ``is_answered``: whether the response has been decided. ``owner``: the ``Observation`` of the server.
+    ``trace``: the span of the request, used by ``Traces`` only. Background work has an exchange too, without method and
+    path.
+    """
 
     request_id: str
     method: str
@@ -55,4 +58,4 @@ Observer = Callable[[Exchange], None]
 Observers = Sequence[Observer]
 
 CURRENT: ContextVar[Exchange | None] = ContextVar("deltalog_exchange", default=None)
-"""The exchange for which this thread or task works."""
+"""The exchange on which this thread or task works."""

@@ -4,9 +4,9 @@ Every call is assigned to a lane, usually the lane of the table that it accesses
 ``slow_seconds`` no longer counts towards the total of running calls, but only towards its lane. A lane with slow calls
 is limited to a share of the threads and to a share of the requests in progress; calls beyond these shares are refused.
 
-Callers share the threads too: the next call to run is one of the caller who has the fewest running calls. When all
-requests that are allowed are in progress, a caller with few of them may still make some, so that a caller who makes
-very many keeps nobody else out.
+Callers share the threads too: the next call to run is one of the caller that has the fewest running calls. When the
+limit of requests in progress is reached, a caller with few of them may still make some, so that a caller with very many
+requests does not lock out the others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 # The maximum number of slow calls, as a multiple of the number of threads.
 _SLOW_PER_THREAD = 4
-# A caller with less than this part of the requests may make more when no others may. All callers together then have at
-# most twice as many requests as are allowed.
+# At the limit of requests in progress, a caller that has less than this fraction of the limit may still make requests.
+# # All callers together then have at most twice the limit.
 _SMALL_PART = 8
 
 
@@ -54,7 +54,7 @@ class _Lane:
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A call that waits for a thread. ``number``: in the order of arrival."""
+    """A call that waits for a thread. ``number``: its position in the order of arrival."""
 
     number: int
     caller: str
@@ -63,8 +63,8 @@ class _Turn:
 
 class Lanes:
     """The lanes of a server. All calls must be made on one event loop. ``threads``: the maximum number of concurrent
-    calls, excluding slow calls. ``requests``: the maximum number of calls that have not been answered yet, except those
-    of callers who have few."""
+    calls, excluding slow calls. ``requests``: the maximum number of calls that have not been answered yet; callers with
+    few calls may exceed it."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads
@@ -74,7 +74,7 @@ class Lanes:
         self._pool = ThreadPoolExecutor(threads + self._max_slow, thread_name_prefix="deltalog-server")
         self._lanes: dict[str, _Lane] = {}
         self._numbers = itertools.count()
-        self._total = _Lane()  # the sums of all lanes
+        self._total = _Lane()  # the totals of all lanes
         self._in_progress: collections.Counter[str] = collections.Counter()  # by caller
         self._running: collections.Counter[str] = collections.Counter()  # by caller, without slow calls
 
@@ -87,8 +87,9 @@ class Lanes:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def counts(self) -> dict[str, int]:
-        """The number of calls that run and are not slow, wait, are slow, and are in progress. Can be called from any
-        thread."""
+        """Four numbers of calls: those that run and are not slow, those that wait, those that are slow, and those that
+        are in progress. Can be called from any thread.
+        """
         lanes = list(self._lanes.values())
         found = {name: sum(getattr(lane, name) for lane in lanes) for name in ("running", "slow", "in_progress")}
         return {**found, "waiting": sum(len(lane.waiting) for lane in lanes)}

@@ -32,7 +32,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _of_request(record: logging.LogRecord) -> str:
-    """Names the request that caused a line, unless the line does."""
+    """The id of the request that caused the record, to be appended; empty if there is none, or the message has it."""
     exchange = CURRENT.get()
     if exchange is None or not exchange.request_id or exchange.request_id in record.message:
         return ""

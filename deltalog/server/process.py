@@ -1,4 +1,4 @@
-"""How the server process starts and ends: signals, drain, and the limits within which it ends."""
+"""The server process: handles signals, drains, and shuts down within time limits."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from deltalog.server.app import App
 log = logging.getLogger(__name__)
 
 EXIT_CUT_OFF = 1
-# Before its end, the server has this time to answer the calls that it cuts off.
+# The time before the end in which the server answers the calls that it cuts off.
 _ANSWER_SECONDS = 1.0
 _ENDING = ("SIGTERM", "SIGINT", "SIGBREAK")
 
 
 @dataclass(slots=True)
 class Ending:
-    """``drain_seconds``: the time between the first signal and the refusal of new connections. ``end_seconds``: the
-    time from then on until the end."""
+    """The times of a shutdown. ``drain_seconds``: the time from the first signal until new connections are refused.
+    ``end_seconds``: the time from then until the end.
+    """
 
     drain_seconds: float
     end_seconds: float
 
 
 class Process(uvicorn.Server):
-    """An HTTP server that drains. ``is_process``: whether the process ends with it, so that it may be ended by force.
-    ``on_hangup``: called on SIGHUP, on the event loop."""
+    """An HTTP server that drains before it shuts down. ``is_process``: whether the process consists of this server
+    only, so that the server may end the process. ``on_hangup``: called on SIGHUP, on the event loop.
+    """
 
     def __init__(self, config: uvicorn.Config, app: App, ending: Ending) -> None:
         super().__init__(config)
@@ -51,10 +53,10 @@ class Process(uvicorn.Server):
         self._ends_s: float | None = None
         self._lock = threading.Lock()
 
-    # ------------------------------------------------------------------------------------------ asked from outside
+    # ------------------------------------------------------------------------------------------ called from outside
 
     def stop(self) -> None:
-        """Begin the end. From any thread, but not in a signal handler."""
+        """Begin to shut down. Can be called from any thread, but not in a signal handler."""
         with self._lock:
             if self._loop is None:
                 self._early.append(signal.SIGTERM)
@@ -64,7 +66,7 @@ class Process(uvicorn.Server):
 
     @property
     def left_seconds(self) -> float:
-        """The time until the process must have ended."""
+        """The time in seconds until the process must have ended."""
         return self.ending.end_seconds if self._ends_s is None else max(0.0, self._ends_s - time.monotonic())
 
     @property
@@ -92,7 +94,7 @@ class Process(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do not let uvicorn replace the handlers: ``_on_loop`` does."""
+        """Overrides uvicorn's method, so that uvicorn does not replace the signal handlers; ``_on_loop`` sets them."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -136,7 +138,10 @@ class Process(uvicorn.Server):
             timer.start()
         self._app.drain()
         if ending.drain_seconds > 0:
-            log.info("the server ends: it is not ready any more, and refuses connections in %g s", ending.drain_seconds)
+            log.info(
+                "the server shuts down: it is no longer ready, and refuses new connections in %g s",
+                ending.drain_seconds,
+            )
         assert self._loop is not None
         self._loop.call_later(ending.drain_seconds, self._refuse)
 
@@ -150,18 +155,18 @@ class Process(uvicorn.Server):
 
     def _end_at_once(self) -> None:
         if self.is_process:
-            log.error("the server ends at once, because it was asked again")
+            log.error("the server shuts down at once, because it received a second signal")
             self.exit_now()
         self._app.cut_off()
         self.should_exit = self.force_exit = True
 
     def exit_now(self) -> NoReturn:
-        """End the process, whatever its threads do."""
+        """End the process without waiting for its threads."""
         is_cut_off = self._app.log_unfinished() > 0
         if is_cut_off:
             log.error("the server exits while a call is still running: its changes may or may not take effect")
         else:
-            log.warning("the server exits; recovery continues what was under way in the background")
+            log.warning("the server exits; recovery will finish the interrupted background work")
         self._app.end_observation()
         logging.shutdown()
         os._exit(EXIT_CUT_OFF if is_cut_off or self._app.has_cut_off else 0)

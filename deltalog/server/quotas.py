@@ -1,22 +1,22 @@
-"""The limits of each caller: calls per second, concurrent calls, CPU time, and bytes of bodies in memory. So a caller
-who asks for too much is refused, and the others are not.
+"""The limits of each caller: calls per second, concurrent calls, CPU time, and bytes of bodies in memory. A caller that
+exceeds its limits is refused, while the others are served.
 
-Callers are told apart by their principals. A client who fails to say who it is has none; its failures are counted by
-address.
+Callers are distinguished by their principals. A client that fails to authenticate has no principal; its failures are
+counted by address. So are calls whose signature cannot be checked before their body has been received, until it has
+been.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-# The part of an IPv6 address that belongs to one network, whose owner has as many addresses as it likes.
-_NETWORK_BITS = 64
+from deltalog.server.access.principals import network_of
+
 _ROUNDING_S = 1e-6
 # How much CPU time a caller may use at once after a pause.
 _AT_ONCE_CPU_S = 0.5
@@ -25,14 +25,16 @@ _AT_ONCE_CPU_S = 0.5
 @dataclass(frozen=True, slots=True)
 class Quotas:
     """The limits of each principal; 0: no limit. ``calls_per_second``: how many calls a principal may make on average.
-    ``burst``: how many calls may come at once after a pause (0: those of one second, at least one).
-    ``concurrent_calls``: how many of its calls may be unanswered. ``pending_bytes``: the total size of its bodies that
-    are being received or processed; one body alone may be larger. ``processors``: how much CPU time its calls may use
-    on average, in processors (0.5: half of the time of one); half a second may be used at once after a pause.
-    ``failures_per_second``: how many requests from one address (IPv6: from one network of 64 bits) may fail to prove
-    whose they are on average; requests from there that do prove it are answered as ever. ``failure_burst``: how many of
-    these may come at once after a pause. ``remembered``: the most principals, and the most addresses, whose rates are
-    in memory; beyond it, those that have been idle longest are forgotten."""
+    ``burst``: how many calls a principal may make at once after a pause (0: as many as in one second, at least one).
+    ``concurrent_calls``: how many calls of a principal may be in progress at the same time. ``pending_bytes``: the
+    total size of the bodies of a principal's requests that are being received or processed; a single body may be
+    larger. ``processors``: how much CPU time the calls of a principal may use on average, in processors (0.5: half of
+    one processor). After a pause, they may use half a second at once. ``failures_per_second``: how many requests per
+    second from one address (IPv6: one /64 network) may fail to authenticate, on average. Requests from there that do
+    authenticate are not affected. ``failure_burst``: how many such requests may come at once after a pause.
+    ``remembered``: how many principals, and how many addresses, are kept in memory with their rates, at least 1; beyond
+    it, those that have been idle longest are forgotten.
+    """
 
     calls_per_second: float = 0
     burst: int = 0
@@ -49,28 +51,29 @@ class OverQuotaError(Exception):
 
     def __init__(self, limit: str, most: float, retry_after_s: int) -> None:
         super().__init__(
-            f"The limit {limit} ({most:g}) of this caller is reached; other callers are not affected. The call has no "
-            f"effect: try again in {retry_after_s} s."
+            f"The limit {limit} ({most:g}) of this caller is reached; other callers are not affected. The "
+            f"call had no effect. Try again in {retry_after_s} s."
         )
         self.limit = limit
         self.retry_after_s = retry_after_s
 
 
 class Rates:
-    """How much each of many names has used. ``per_second``: how much it may use on average; 0 for no limit. ``ahead``:
-    how much it may have used beyond that and still begin something. ``most``: how many names are in memory; a name that
-    is forgotten starts anew."""
+    """Limits the rate at which each of many names uses something. ``per_second``: how much a name may use on average;
+    0: no limit. ``ahead``: a name that has used more than the average permits is refused once it is further ahead than
+    this. ``most``: the maximum number of names in memory; a name that was forgotten starts from zero.
+    """
 
     def __init__(self, per_second: float, ahead: float, most: int, clock: Callable[[], float]) -> None:
         self._seconds_each = 1 / per_second if per_second else 0.0
         self._tolerance_s = self._seconds_each * ahead + _ROUNDING_S
         self._most = most
         self._clock = clock
-        # By name, when it would have used that much if it had always used what it may on average.
+        # By name: the time at which the average rate would have permitted all that the name has used.
         self._used_until_s: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, name: str) -> float:
-        """How long until a name may begin something; 0: now."""
+        """The time in seconds until a name is permitted to use more; 0: now."""
         return max(0.0, self._used_until_s.get(name, 0.0) - self._tolerance_s - self._clock())
 
     def use(self, name: str, amount: float = 1) -> None:
@@ -82,12 +85,17 @@ class Rates:
         if len(self._used_until_s) > self._most:
             self._used_until_s.popitem(last=False)
 
+    def give_back(self, name: str) -> None:
+        """Undo the use of one."""
+        if name in self._used_until_s:
+            self._used_until_s[name] -= self._seconds_each
+
     def __len__(self) -> int:
         return len(self._used_until_s)
 
 
 class Share:
-    """What one call uses of its caller's limits."""
+    """The part of its caller's limits that one call uses."""
 
     def __init__(self, callers: Callers, name: str) -> None:
         self._callers = callers
@@ -108,7 +116,7 @@ class _Use:
 
 
 class Callers:
-    """The callers of a server. Can be used on one event loop only."""
+    """Applies the limits to the callers of a server. All calls must be made on one event loop."""
 
     def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
         self._quotas = quotas
@@ -117,13 +125,16 @@ class Callers:
         self._processors = Rates(quotas.processors, _AT_ONCE_CPU_S, most, clock)
         ahead = _ahead(quotas.failure_burst, quotas.failures_per_second)
         self._failures = Rates(quotas.failures_per_second, ahead, most, clock)
-        self._uses: dict[str, _Use] = {}  # of callers with calls in progress: their connections limit their number
+        self._uses: dict[
+            str, _Use
+        ] = {}  # only callers with calls in progress, so that the limit of connections bounds it
 
     @contextlib.contextmanager
     def call(self, name: str, known_bytes: int) -> Iterator[Share]:
-        """Count a call of a principal until the block ends. ``known_bytes``: the length of the body, as far as the
-        caller declares it; it is not counted, but a length that cannot be received is refused at once. Raises
-        OverQuotaError."""
+        """Count a call of a principal until the block ends. ``known_bytes``: the length of the body if the caller
+        declares it, else 0. It is not counted, but a body that is too large for the caller's limit is refused at once.
+        Raises OverQuotaError.
+        """
         quotas, use = self._quotas, self._uses.get(name) or _Use()
         if quotas.concurrent_calls and use.calls >= quotas.concurrent_calls:
             raise OverQuotaError("concurrent_calls", quotas.concurrent_calls, 1)
@@ -148,16 +159,22 @@ class Callers:
             if not use.calls:
                 del self._uses[name]
 
+    def give_back(self, name: str) -> None:
+        """A call that has ended turned out to be another's."""
+        self._calls.give_back(name)
+
     def take(self, name: str, count: int, own: int) -> None:
-        """Count bytes of a call in progress, which has ``own`` bytes already. Raises OverQuotaError."""
+        """Count more bytes of the body of a call in progress, of which ``own`` have been counted already. Raises
+        OverQuotaError.
+        """
         use, most = self._uses[name], self._quotas.pending_bytes
         if most and use.bytes > own and use.bytes + count > most:
             raise OverQuotaError("pending_bytes", most, 1)
         use.bytes += count
 
     def has_failed(self, address: str | None) -> None:
-        """Count a request that does not prove whose it is. Raises OverQuotaError."""
-        network = _network(address)
+        """Count a request that failed to authenticate. Raises OverQuotaError."""
+        network = network_of(address)
         wait_s = self._failures.wait_s(network)
         if wait_s:
             raise OverQuotaError("failures_per_second", self._quotas.failures_per_second, math.ceil(wait_s))
@@ -165,18 +182,5 @@ class Callers:
 
 
 def _ahead(burst: int, per_second: float) -> int:
-    """How many calls may come ahead of an even pace."""
+    """How many calls may come earlier than at an even pace."""
     return max(1, burst or math.floor(per_second)) - 1
-
-
-def _network(address: str | None) -> str:
-    """The addresses that are counted as one."""
-    if address is None or ":" not in address:
-        return address or ""
-    try:
-        found = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(found) >> _NETWORK_BITS << _NETWORK_BITS, _NETWORK_BITS)))

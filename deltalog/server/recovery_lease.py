@@ -1,9 +1,9 @@
-"""Which one of the servers of a catalog runs recovery.
+"""A lease that decides which of a catalog's servers runs recovery.
 
-Every server could: a recovery is safe at any time, in any number of processes. The lease only saves the others the
-work, so that a catalog with ten servers is not listed ten times a minute. It is a document of the catalog that its
-holder changes at each recovery. Another server takes it over when the document has not changed for ``seconds`` by the
-other server's own monotonic clock, so that the clocks of the machines do not matter.
+Recovery is safe at any time and in any number of processes. The lease only avoids repeated work: without it, the
+catalog would be listed once per interval by every server. The lease is a document of the catalog which its holder
+changes at each recovery. Another server takes the lease over when the document has not changed for ``seconds`` by that
+server's own monotonic clock, so that the clocks of the machines need not agree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class RecoveryLease:
 
     def take(self) -> bool:
         """Take or renew the lease. Returns whether this server has it now. Raises CoordinatorError. Cost: 1 coordinator
-        call, and 1 if the lease is this server's, or free."""
+        call, and 1 more if the lease is this server's or can be taken.
+        """
         found = self._coordinator.document(*LEASE)
         if found is None:
             return self._put(0)
@@ -51,24 +52,25 @@ class RecoveryLease:
         return self._put(found.revision)
 
     def look(self) -> None:
-        """Begin to watch the lease. Raises nothing. Cost: 1 coordinator call."""
+        """Start to measure for how long the lease stays unchanged. Raises nothing. Cost: 1 coordinator call."""
         try:
             found = self._coordinator.document(*LEASE)
         except DeltaLogError as error:
-            log.warning("the lease of recovery could not be read: %s", error)
+            log.warning("the recovery lease could not be read: %s", error)
             return
         if found is not None:
             self._seen, self._since = (found.content, found.revision), self._monotonic()
 
     def give_up(self) -> None:
-        """Let another server recover without waiting. Raises nothing. Cost: 1 coordinator call, and 1 if the lease is
-        this server's."""
+        """Give the lease up, so that another server can take it without waiting. Raises nothing. Cost: 1 coordinator
+        call, and 1 more if the lease is this server's.
+        """
         try:
             found = self._coordinator.document(*LEASE)
             if found is not None and found.content == self._holder:
                 self._coordinator.change_documents([DocumentChange(*LEASE, found.revision, None)])
         except DeltaLogError as error:
-            log.info("the lease of recovery was not given up, and will be taken over: %s", error)
+            log.info("the recovery lease could not be given up; another server will take it over later: %s", error)
 
     def _put(self, revision: int) -> bool:
         return self._coordinator.change_documents([DocumentChange(*LEASE, revision, self._holder)])

@@ -1,4 +1,4 @@
-"""Rereads the configuration of a running server, when it is asked to and when a file that it watches changes."""
+"""Reloads the configuration of a running server: on request, and when a watched file changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FileStates = Mapping[str, tuple[int, ...]]
 
 
 def states_of(files: Iterable[str]) -> FileStates:
-    """What changes if a file is written, replaced, or reached by a link that is replaced."""
+    """The states of files. A state changes if the file is written or replaced, or if a link on its path is replaced."""
     found: dict[str, tuple[int, ...]] = {}
     for file in files:
         try:
@@ -33,10 +33,11 @@ def states_of(files: Iterable[str]) -> FileStates:
 
 
 class Source(Protocol[T_co]):
-    """Where settings come from. ``seen``: the states of the files before they were read first. ``settings``: those of
-    the configuration in effect, with files that it names as they are now. ``reread``: those of the configuration as it
-    is now. ``accept``: the settings that were returned last are in effect. ``files``: the files to watch. All but
-    ``accept`` raise DeltaLogError."""
+    """The source of settings. ``seen``: the states of the files before they were first read. ``settings``: returns the
+    settings of the configuration in effect, with the current content of the files that it names. ``reread``: reads the
+    configuration file again and returns its settings. ``accept``: is called when the settings that were returned last
+    are in effect. ``files``: the files to watch. All but ``accept`` raise DeltaLogError.
+    """
 
     @property
     def seen(self) -> FileStates: ...
@@ -51,8 +52,9 @@ class Source(Protocol[T_co]):
 
 
 class Reloader:
-    """Applies new settings in a thread of its own. Several requests that arrive while settings are applied have the
-    effect of one. ``apply``: applies settings, or raises DeltaLogError and has no effect."""
+    """Applies new settings in a thread of its own. Several requests that arrive while settings are being applied count
+    as one. ``apply``: applies settings, or raises DeltaLogError and has no effect.
+    """
 
     def __init__(self, source: Source[T], apply: Callable[[T], None], watch_seconds: float) -> None:
         self._source = source
@@ -71,7 +73,7 @@ class Reloader:
         self._asked.set()
 
     def ask(self) -> None:
-        """Read the configuration again soon. Not to be called in a signal handler, which may interrupt itself here."""
+        """Request a reload. Must not be called in a signal handler, because it is not reentrant."""
         self._asked.set()
 
     def _run(self) -> None:
@@ -82,7 +84,7 @@ class Reloader:
             self._asked.clear()
             state = states_of(self._source.files())
             if is_asked or state != self._seen:
-                # Files that change from here on are noticed by the next comparison.
+                # The next comparison detects files that change from here on.
                 self._seen = state
                 self._reload(is_asked)
 
@@ -91,9 +93,11 @@ class Reloader:
         try:
             self._apply(self._source.reread() if is_asked else self._source.settings())
         except DeltaLogError as error:
-            log.error("the configuration was read again %s and refused; the earlier stays in effect: %s", why, error)
+            log.error(
+                "the configuration was read again %s and refused; the previous one stays in effect: %s", why, error
+            )
         except Exception:
-            log.exception("the configuration was read again %s and refused; the earlier stays in effect", why)
+            log.exception("the configuration was read again %s and refused; the previous one stays in effect", why)
         else:
             self._source.accept()
             self._seen = self._seen if self._seen.keys() == {*self._source.files()} else states_of(self._source.files())

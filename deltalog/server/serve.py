@@ -25,7 +25,7 @@ from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import Authentication, AuthenticationSettings
 from deltalog.server.app import App, Limits
-from deltalog.server.connections import Connections, Listener
+from deltalog.server.connections import Connections, Listener, shortage
 from deltalog.server.logs import Refusals, set_level
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
@@ -46,12 +46,12 @@ MIN_TOKEN_LENGTH = 16
 _KEEP_ALIVE_SECONDS = 60
 _TLS_SHUTDOWN_SECONDS = 0.5
 _DRAIN_SECONDS = 5.0
-# A recovery may take longer than the interval between two.
+# A recovery may take longer than the interval between recoveries.
 _LEASE_INTERVALS = 1.9
 _LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
-# With the usual 5 ms between the turns of threads, each call that computes delays every step of the others so.
+# With Python's default of 5 ms, a call that computes for long would delay each step of the other threads by 5 ms.
 _SWITCH_SECONDS = 0.0002
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -59,12 +59,13 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
-    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
-    clients. ``drain_seconds``: the time for which the server still serves after it was asked to end; None: 5, or 0 on
-    loopback. ``end_seconds``: then running calls get this time to end. ``watch_seconds``: the interval at which files
-    with secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of events in the log; None
-    leaves the log as it is. ``authentication``: how callers prove who they are, besides ``token``. ``audit``,
-    ``metrics``, ``traces``: what is observed."""
+    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its clients.
+    ``drain_seconds``: the time for which the server still serves calls after SIGTERM; None: 5, or 0 on loopback.
+    ``end_seconds``: the time that running calls then get to finish. ``watch_seconds``: the interval at which files with
+    secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of the events that are logged;
+    None leaves logging as it is. ``authentication``: how callers authenticate, besides by ``token``. ``audit``,
+    ``metrics``, ``traces``: the settings of these.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -85,7 +86,7 @@ class Settings:
 
     @property
     def is_open(self) -> bool:
-        """Whether callers need not prove anything, unless the catalog has tokens."""
+        """Whether callers need not authenticate, unless the catalog has tokens."""
         return self.token is None and not self.authentication.is_required
 
     @property
@@ -115,7 +116,8 @@ def vendor_of(file: Path | None) -> Vendor:
 
 def check(settings: Settings, *, has_tokens: bool = False) -> None:
     """Raises CallError for settings that would admit untrusted clients or no clients. ``has_tokens``: whether the
-    catalog has, or has had, tokens."""
+    catalog has, or once had, tokens.
+    """
     token = settings.token
     if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise CallError(
@@ -124,7 +126,8 @@ def check(settings: Settings, *, has_tokens: bool = False) -> None:
         )
     if settings.authentication.certificates is not None and (settings.tls is None or settings.tls.client_ca is None):
         raise CallError(
-            "Principals by client certificates need TLS with the authority of the clients (--tls-client-ca)."
+            "Authentication by client certificates needs TLS with the certificate authority of the clients "
+            "(--tls-client-ca)."
         )
     is_open = token is None and not has_tokens and not settings.authentication.is_required
     if not is_loopback(settings.host) and is_open and settings.tls is None:
@@ -136,10 +139,11 @@ def check(settings: Settings, *, has_tokens: bool = False) -> None:
 
 
 def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
-    """Warnings about settings that are allowed but unsafe on some networks. ``has_tokens``: as for ``check``."""
+    """Warnings about settings that are allowed but unsafe on some networks, or have no full effect on this machine.
+    ``has_tokens``: as for ``check``."""
+    found = shortage(settings.limits.connections)
     if is_loopback(settings.host):
-        return []
-    found = []
+        return found
     if settings.tls is None:
         found.append("Without TLS the token and all requests can be intercepted.")
     elif (
@@ -169,7 +173,7 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._number = self.open_connections.made(transport)
-        certificate = transport.get_extra_info("peercert")  # empty unless it was verified
+        certificate = transport.get_extra_info("peercert")  # empty unless the certificate was verified
         self.app_state = {**self.app_state, "certificate": certificate, "is_gone": self._has_gone}
         self._start_deadline()
 
@@ -236,7 +240,7 @@ class TimedProtocol(H11Protocol):
 
 class Server:
     """Serves a manager. The constructor binds the socket; from then on, clients can connect, but wait until ``run``.
-    ``source``: the settings are read from there again on SIGHUP and when its files change."""
+    ``source``: where the settings are read again, on SIGHUP and when its files change."""
 
     def __init__(self, manager: TransactionManager, settings: Settings, source: Source[Settings] | None = None) -> None:
         """Raises CallError, or OSError if the address is not available."""
@@ -290,12 +294,15 @@ class Server:
         self._process.stop()
 
     def signals(self) -> contextlib.AbstractContextManager[None]:
-        """In this block, signals wait for ``run``; SIGHUP would end the process. ``run`` does this itself."""
+        """In this block, signals are deferred until ``run``; without it, SIGHUP would end the process. ``run`` enters
+        the block itself.
+        """
         return self._process.signals()
 
     def run(self, *, is_process: bool = False) -> None:
         """Serve until ``stop``, SIGTERM or SIGINT. After a second signal, the server does not wait for running calls.
-        ``is_process``: the process ends with the server, so that it is ended if it does not end in time."""
+        ``is_process``: whether the process ends with the server; it is then ended by force if the server does not
+        finish in time."""
         sys.setswitchinterval(_SWITCH_SECONDS)
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
@@ -314,7 +321,7 @@ class Server:
         finally:
             over.set()
             if sweeper.is_alive():
-                sweeper.join(_LEASE_SECONDS)  # it gives up its lease, unless it is recovering
+                sweeper.join(_LEASE_SECONDS)  # it gives up the lease, unless a recovery is running
             if self._reloader is not None:
                 self._reloader.close()
             self._app.close()
@@ -325,8 +332,8 @@ class Server:
     def end_process(self) -> int:
         """Call this after ``run``; returns the exit status of the process: 0, or 1 if calls were cut off. A call that
         has timed out may still be running, for example because a store hangs. It gets the request timeout once more to
-        finish, but at most ten seconds, and not more than is left of the time for the end. Then the process is ended;
-        Python itself would wait for the thread."""
+        finish, but at most ten seconds, and at most what is left of ``end_seconds``. Then the process is ended by
+        force; Python itself would wait for the thread."""
         seconds = min(_MAX_END_SECONDS, self._settings.limits.request_seconds, self._process.left_seconds)
         timer = threading.Timer(seconds, self._process.exit_now)
         timer.daemon = True
@@ -336,14 +343,18 @@ class Server:
     # ------------------------------------------------------------------------------------------------ reloading
 
     def _apply(self, settings: Settings) -> None:
-        """Use new settings from now on. Raises CallError if they are wrong, and then changes nothing."""
+        """Use new settings from now on. Raises CallError if they are invalid, and then changes nothing."""
         check(settings, has_tokens=self._has_tokens)
         old = self._settings
         if settings.is_open != old.is_open:
-            raise CallError("Whether callers must prove who they are cannot change while the server runs: restart it.")
+            raise CallError(
+                "Authentication cannot be switched on or off while the server runs. Restart the server to put this "
+                "into effect."
+            )
         authenticate = self._authentication.prepared(settings.authentication, settings.token)
+        observe = self.observation.reread()
         for what in _unchangeable(old, settings):
-            log.warning("%s has changed in the configuration: this takes effect when the server is restarted", what)
+            log.warning("%s has changed in the configuration: restart the server to put this into effect", what)
         tls = None if old.tls is None else settings.tls
         context = None if tls is None else context_of(tls, needs_certificate=settings.needs_certificate)
         service = None
@@ -358,6 +369,7 @@ class Server:
                 self._tls.current = context
             self._app.reload(settings.limits, service)
             authenticate()
+            observe()
             self._limit(settings)
             done.set()
 
@@ -392,7 +404,7 @@ class Server:
             self._reloader.watch_seconds = settings.watch_seconds
 
     def _recover_repeatedly(self, over: threading.Event) -> None:
-        """Recover while this server has the lease; others of the same catalog do so otherwise."""
+        """Run recovery repeatedly while this server has the lease; otherwise another server of the catalog does so."""
         seconds = self._settings.recover_seconds
         lease = RecoveryLease(self._manager.coordinator, _LEASE_INTERVALS * seconds)
         lease.look()
@@ -409,7 +421,7 @@ class Server:
 
 
 def _observation(settings: Settings, connections: Connections, bound: socket.socket) -> Observation:
-    """What is observed. Closes the socket if that cannot be."""
+    """The audit log, metrics and traces of the settings. Closes the socket before it raises an error."""
     try:
         found = Observation(settings.audit, settings.metrics, settings.traces)
     except (OSError, DeltaLogError):
@@ -423,7 +435,7 @@ def _observation(settings: Settings, connections: Connections, bound: socket.soc
 
 
 def _unchangeable(old: Settings, new: Settings) -> list[str]:
-    """The settings that differ and cannot be changed while the server runs."""
+    """The names of the settings that differ and cannot be changed while the server runs."""
     names = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
     changed = [name for name in names if getattr(old, name) != getattr(new, name)]
     changed += [
@@ -431,7 +443,7 @@ def _unchangeable(old: Settings, new: Settings) -> list[str]:
         for name in ("catalog", "warehouse", "most_unpublished")
         if getattr(old.unity, name) != getattr(new.unity, name)
     ]
-    return changed + (["whether there is TLS"] if (old.tls is None) != (new.tls is None) else [])
+    return changed + (["the use of TLS"] if (old.tls is None) != (new.tls is None) else [])
 
 
 def _protocol(app: App, limits: Limits, connections: Connections, observation: Observation) -> type[TimedProtocol]:

@@ -1,4 +1,4 @@
-"""TLS of the server: contexts from PEM files, which can be replaced while connections are open."""
+"""TLS of the server: SSL contexts from PEM files, which can be replaced while connections are open."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class Tls:
 
 
 class ServerContext(ssl.SSLContext):
-    """The context that a listener keeps. New connections get ``current``, so that it can be replaced; connections that
-    are open keep theirs."""
+    """The context of a listener. New connections use ``current``, which can be replaced; open connections keep the
+    context that they have.
+    """
 
     current: ssl.SSLContext
 
@@ -43,8 +44,8 @@ def listening(tls: Tls, *, needs_certificate: bool = True) -> ServerContext:
 
 def context_of(tls: Tls, *, needs_certificate: bool = True) -> ssl.SSLContext:
     """The context of new connections. ``needs_certificate``: if there is a ``client_ca``, whether clients without a
-    certificate are refused. Raises CallError if a file cannot be read or has no PEM of its kind, or if the
-    key is not that of the certificate."""
+    certificate are refused. Raises CallError if a file cannot be read, if it does not contain the expected kind of PEM,
+    or if the key does not belong to the certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load_certificate(context, tls)
     if tls.client_ca is not None:
@@ -54,8 +55,9 @@ def context_of(tls: Tls, *, needs_certificate: bool = True) -> ssl.SSLContext:
 
 
 def problems_of(tls: Tls) -> tuple[list[str], list[str]]:
-    """What is wrong with the files, and warnings: whether the certificate is one of a server, is valid now, and for how
-    long. Raises CallError as ``context_of``."""
+    """What is wrong with the files, and warnings: checks whether the certificate is a server certificate, whether it is
+    valid now, and when it expires. Raises CallError as ``context_of`` does.
+    """
     context_of(tls)
     try:
         certificate = _own_certificate(tls)
@@ -75,7 +77,7 @@ def _load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
         _check_readable(file)
 
     def no_password() -> str:
-        raise CallError(f"{tls.key}: the key is encrypted with a password: give it without one.")
+        raise CallError(f"{tls.key}: the key is encrypted with a password. Provide the key without encryption.")
 
     try:
         context.load_cert_chain(tls.certificate, tls.key, no_password)
@@ -94,7 +96,7 @@ def _load_authorities(context: ssl.SSLContext, file: Path) -> None:
     try:
         context.load_verify_locations(file)
     except (ssl.SSLError, OSError):
-        raise CallError(f"{file} has no certificates of authorities in PEM.") from None
+        raise CallError(f"{file} has no certificates of certificate authorities in PEM.") from None
 
 
 def _check_readable(file: Path) -> None:
@@ -106,7 +108,7 @@ def _check_readable(file: Path) -> None:
 
 
 def _own_certificate(tls: Tls) -> dict[str, Any]:
-    """The certificate as a client sees it that trusts just this one. Raises ssl.SSLError."""
+    """The certificate, as seen by a client that trusts only this certificate. Raises ssl.SSLError."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load_certificate(server, tls)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -123,4 +125,4 @@ def _own_certificate(tls: Tls) -> dict[str, Any]:
                 continue
         if ends[0].version() is not None and (found := ends[0].getpeercert()):
             return found
-    raise ssl.SSLError("the handshake does not end")
+    raise ssl.SSLError("the handshake does not finish")

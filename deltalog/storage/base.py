@@ -118,7 +118,7 @@ class LogStore(ABC):
     lists_in_pages: bool = False
     #: Opens the same store in another process, with all options of the caller; None if that is impossible.
     reopen: Callable[[], LogStore] | None = None
-    #: Whether the store reads and writes itself, so that its calls are reported (``deltalog.metrics``).
+    #: Whether ``deltalog.metrics`` reports the calls of this store. False for stores that only call other stores.
     is_measured: bool = True
 
     def __init_subclass__(cls, **named: Any) -> None:

@@ -139,7 +139,7 @@ def _commit(
     environment: Environment,
     attempts: list[int],
 ) -> TransactionRecord:
-    """``commit``, which adds the number of each attempt to ``attempts``."""
+    """Implements ``commit``. Appends the number of each attempt to ``attempts``."""
     retry = environment.retry
     for number in range(retry.max_attempts):
         attempts.append(number)

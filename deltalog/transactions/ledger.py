@@ -35,6 +35,7 @@ from deltalog.errors import (
 
 _TRIES = 20
 _SEAL_BYTES = 16
+_MOST_DIGITS = 18
 # A page token: the listing that it continues, and the position in that listing, which consists of a time or version
 # (within the range of the database's integers) and of an id or path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
@@ -178,7 +179,7 @@ class Ledger:
         self, wanted: StatusFilter, max_results: int, token: str | None, starter: str | None = None
     ) -> tuple[list[TransactionRecord], str | None]:
         """The records of the page that ``token`` identifies, and the token of the next page; None after the last page.
-        ``starter``: whose transactions are listed; None: everybody's.
+        ``starter``: list only the transactions that were started for this principal; None: all.
 
         Raises CallError if the token belongs to another catalog or filter. Cost: 1 coordinator call; with a starter, 1
         per 1,000 transactions.
@@ -223,6 +224,13 @@ class Ledger:
         if found != listing:
             raise CallError("The token belongs to another listing: pass it with the arguments of the first call.")
         return number, text
+
+    def numbers(self, listing: str, token: str) -> tuple[int, int]:
+        """Like ``place``, for a position that consists of two numbers; a forged token may have something else."""
+        number, text = self.place(listing, token)
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            raise CallError("The token was not returned by a listing of this catalog.")
+        return number, int(text)
 
     def _seal(self, body: bytes) -> bytes:
         return hmac.digest(self.coordinator.catalog_id.encode(), body, "sha256")[:_SEAL_BYTES]

@@ -167,8 +167,8 @@ class TransactionManager:
         Raises TableExistsError if the name is taken, or if the location equals, contains or lies below the location of
         another table of the catalog; ResourceNotReadyError if the table belongs to another catalog, if this catalog is
         deleting its files, or if it is to be taken over and has staged commits that may have been accepted;
-        TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a commit, 2 HEADs, 7
-        coordinator calls, and 1 per 1,000 tables; 1 LIST to take it over.
+        TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a commit, 2 HEADs, 8
+        coordinator calls, and 1 per 1,000 tables, managed and external; 1 LIST to take it over.
         """
         return self._tables.register(name, url, take_over)
 
@@ -319,8 +319,9 @@ class TransactionManager:
     def start_transaction(
         self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT", starter: str | None = None
     ) -> str:
-        """Start a transaction and return its id. ``starter``: the principal for whom a server starts it, which the id
-        says in a way in which only ids can be checked. Raises CallError. Cost: 1 coordinator call."""
+        """Start a transaction and return its id. ``starter``: the principal for whom a server starts it; the id
+        contains a hash of it, by which it can be verified. Raises CallError. Cost: 1 coordinator call.
+        """
         return self._start(transaction_type, isolation, starter).id
 
     def _start(self, transaction_type: str, isolation: str, starter: str | None = None) -> TransactionRecord:
@@ -409,8 +410,9 @@ class TransactionManager:
         return TransactionPage([description(record) for record in found], token)
 
     def changed_tables(self, transaction_id: str) -> list[TableRecord]:
-        """The tables that a transaction changes, or of which it deletes objects if it is aborted; without tables that
-        were dropped. Cost: 1 coordinator call, and 1 per table."""
+        """The tables that a transaction changes, or from which objects are deleted if it is aborted, except dropped
+        tables. Cost: 1 coordinator call, and 1 per table.
+        """
         parts = (key.split("/", 2) for key in self.coordinator.parts(transaction_id))
         ids = {table_id for kind, table_id, _ in parts if kind in (CHANGES, OBJECTS)}
         found = map(self.coordinator.table_with_id, sorted(ids))
@@ -499,8 +501,7 @@ class TransactionManager:
         listing = _listing(record.table_id, transaction_id, where)
         version, start = None, 0
         if next_token is not None:
-            version, number = self._ledger.place(listing, next_token)
-            start = int(number)
+            version, start = self._ledger.numbers(listing, next_token)
         elif timestamp is not None:
             version = self.consistent_cut(timestamp, [name], time_zone=time_zone)[name]
         snapshot = table.snapshot(version)

@@ -62,7 +62,7 @@ _THREADS = 8
 
 
 def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int, done: dict[str, int]) -> None:
-    """See ``TransactionManager.recover``. ``done``: receives the number of each, also if this raises."""
+    """See ``TransactionManager.recover``. ``done``: receives what was done, as counts, even if this raises an error."""
     done.update(published=0, aborted=0, cleaned=0, forgotten=0)
     failed: list[DeltaLogError] = []
     for table in tables.all():

@@ -107,7 +107,7 @@ class ManagedTransaction:
         return self.opened(lambda: self._tables.record(name))
 
     def opened(self, find: Callable[[], TableRecord]) -> DeltaTable:
-        """Like ``table``, for the table that ``find`` finds."""
+        """Like ``table``, for the table whose record ``find`` returns."""
         record = self._ledger.allowed(self.id, Call.READ)
         with self.alone():
             self._changed_elsewhere(record)

@@ -72,7 +72,9 @@ class Server:
                 f"without {ROOT}."
             )
         if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token and token):
-            raise CallError("The token of the Unity Catalog is empty, not printable ASCII, or padded with blanks.")
+            raise CallError(
+                "The token of the Unity Catalog is empty, has spaces at its ends, or is not printable ASCII."
+            )
         if token is not None and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
             warnings.warn(
                 f"The token of the Unity Catalog is sent to {parts.hostname} without encryption, because its URL "

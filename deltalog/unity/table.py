@@ -30,7 +30,9 @@ class UnityTable:
     created.
     """
 
-    if_behind = "If the server has read from an older copy of its database, reading again shows the latest version."
+    if_behind = (
+        "The server may have read from a lagging replica of its database. Reading again may show the latest version."
+    )
     if_log_is_ahead = "Another program may have written to the log by its path, which the catalog does not allow."
     to_publish = "Publish the remaining commits first: the next commit through the catalog does that."
 

@@ -1,9 +1,10 @@
-"""``python -m tests.benchmarks.hostile_clients``: what hostile clients cost the others; see docs/benchmarks.md.
+"""``python -m tests.benchmarks.hostile_clients``: how much hostile clients slow down the other clients; see
+docs/benchmarks.md.
 
-A server runs as a process of its own. A client that behaves loads and commits to a table at a steady pace, over one
-connection; a second process attacks the server, in one way after the other, over real sockets. The times of the first
-client with and without each attack alternate. The exit code is 1 if one of its calls fails, if a commit is missing
-afterwards, or if the server grows beyond its limits; it never depends on times.
+The server runs in a separate process. A well-behaved client loads a table and commits to it at a steady pace, over one
+connection; another process makes one kind of attack after the other on the server, over real sockets. Phases with and
+without the attack alternate, and the client's times are compared. The exit code is 1 if a call of the client fails, if
+a commit is missing afterwards, or if the server's memory grows beyond its limits; it never depends on times.
 """
 
 from __future__ import annotations
@@ -53,14 +54,17 @@ QUOTAS = Quotas(
     failures_per_second=20,
     failure_burst=20,
 )
-# The most that the server may grow during all attacks: its limit on bodies, and what the calls on them need.
+# The maximum growth of the server's memory during all attacks: its limit on bodies, and what calls need to process
+# them.
 MOST_GROWTH_MIB = 400
 _PAUSE_S = 0.01
 
 
 @dataclass(frozen=True)
 class Effort:
-    """``seconds``: how long each phase is, without and with an attack. ``tables``: how many the catalog has."""
+    """``seconds``: the length of each phase, with or without an attack. ``tables``: the number of tables in the
+    catalog.
+    """
 
     rounds: int = 3
     seconds: float = 5
@@ -75,7 +79,7 @@ QUICK = Effort(rounds=1, seconds=0.5, tables=20, idle=100, slow=20, threads=2)
 
 @dataclass
 class Row:
-    """The times of the client that behaves, in ms. ``attempts``: how often the attack was made."""
+    """The times of the well-behaved client, in ms. ``attempts``: how often the attack was made."""
 
     attack: str
     quiet_p50_ms: float
@@ -97,7 +101,7 @@ class Report:
 
     def check(self, what: str, found: Any, right: Any) -> None:
         if found != right:
-            self.wrong.append(f"{what}: right {right}, got {found}")
+            self.wrong.append(f"{what}: expected {right}, got {found}")
 
 
 # ------------------------------------------------------------------------------------------------- the server
@@ -117,7 +121,7 @@ def serve(catalog: str, warehouse: str, *, quotas: bool) -> None:
     limits = Limits(quotas=QUOTAS if quotas else Quotas(), header_seconds=5, body_seconds=5, response_seconds=5)
     settings = Settings(port=0, limits=limits, unity=UnitySettings(warehouse=warehouse))
     server = Server(TransactionManager(catalog), settings)
-    server._app._authenticator = Names()  # which otherwise reads its tokens from the configuration
+    server._app._authenticator = Names()  # the command itself would use the tokens of the configuration
     print(server.url, flush=True)
     server.run(is_process=True)
 
@@ -208,7 +212,7 @@ def slow_bodies(target: Target, over: threading.Event, count: Callable[[], objec
 
 
 def unread_responses(target: Target, over: threading.Event, count: Callable[[], object]) -> None:
-    """Connections that ask for long responses, and read none."""
+    """Connections that request long responses and do not read them."""
     sockets: list[socket.socket] = []
     while not over.wait(0.1):
         while len(sockets) < target.slow // 4 and not over.is_set():
@@ -246,7 +250,7 @@ def idle_connections(target: Target, over: threading.Event, count: Callable[[], 
 
 
 def repeated(target: Target, over: threading.Event, count: Callable[[], object], *asked: tuple[str, str, Any]) -> None:
-    """One request after the other, without regard to answers."""
+    """One request after the other, whatever the responses are."""
     connection = target.connection()
     for method, path, body in itertools.cycle(asked):
         if over.is_set():
@@ -287,7 +291,7 @@ def listings(target: Target, over: threading.Event, count: Callable[[], object])
 
 
 def large_commits(target: Target, over: threading.Event, count: Callable[[], object]) -> None:
-    """Proposals of a large staged commit, which the server reads before it refuses it."""
+    """Proposals of a large staged commit, which the server must read before it can refuse it."""
     file = staged_commit_name(1, str(uuid.uuid4()))
     path = Path(target.root) / staged_commit_path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -322,7 +326,7 @@ def cancellations(target: Target, over: threading.Event, count: Callable[[], obj
 
 
 def half_closed(target: Target, over: threading.Event, count: Callable[[], object]) -> None:
-    """Requests whose connections are closed for sending, and stay open for a while."""
+    """Requests whose client shuts down the sending side of the connection, and closes it only after a while."""
     sockets: list[socket.socket] = []
     while not over.wait(0.005):
         with contextlib.suppress(OSError):
@@ -346,7 +350,7 @@ def no_http(target: Target, over: threading.Event, count: Callable[[], object]) 
         time.sleep(0.002)
 
 
-# Each with the number of threads that make it: 0 stands for several.
+# The attacks, each with the number of threads that make it; 0: several threads.
 ATTACKS: dict[str, tuple[Attack, int]] = {
     "headers, a byte at a time": (slow_headers, 1),
     "bodies, a byte at a time": (slow_bodies, 1),
@@ -369,7 +373,7 @@ def path_below(table: str) -> str:
 
 
 def attack(name: str, target: Target, threads: int, begun: Any, over: Any, made: Any) -> None:
-    """The attacking process. It is nice, so that it takes no processor from the server that the server needs."""
+    """The attacking process. It runs at a low priority (nice), so that it takes no CPU time that the server needs."""
     os.nice(15)
     function, count = ATTACKS[name]
     ended, lock, total = threading.Event(), threading.Lock(), itertools.count(1)
@@ -394,7 +398,7 @@ def attack(name: str, target: Target, threads: int, begun: Any, over: Any, made:
 
 
 class Good:
-    """The client that behaves."""
+    """The well-behaved client."""
 
     def __init__(self, url: str, table: str) -> None:
         self._netloc = urllib.parse.urlsplit(url).netloc
@@ -416,7 +420,7 @@ class Good:
                 response = self._connection.getresponse()
                 data = response.read()
             except (OSError, http.client.HTTPException):
-                # Among very many connections, this one was the one that had been idle longest.
+                # The server has closed the connection: among very many connections, it had been idle longest.
                 self._connection.close()
                 if attempt == 4:
                     raise
@@ -427,7 +431,7 @@ class Good:
         raise AssertionError
 
     def work(self, seconds: float) -> list[float]:
-        """Loads and commits in turn; returns the times of the calls in ms."""
+        """Load and commit alternately; returns the times of the calls in ms."""
         times: list[float] = []
         end = time.monotonic() + seconds
         for number in itertools.count():
@@ -512,10 +516,12 @@ def markdown(report: Report) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.hostile_clients", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short phases and few clients: checks, not figures")
+    parser.add_argument(
+        "--quick", action="store_true", help="short phases and few clients, for a check instead of measurements"
+    )
     parser.add_argument("--below", type=Path, help="the directory to work in (default: the one for temporary files)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
-    parser.add_argument("--no-quotas", action="store_true", help="without limits of each caller")
+    parser.add_argument("--no-quotas", action="store_true", help="without limits per caller")
     parser.add_argument("--only", action="append", default=[], choices=list(ATTACKS), help="one attack; repeatable")
     parser.add_argument("--seconds", type=float, help="the length of each phase")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)

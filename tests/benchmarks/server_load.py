@@ -1,11 +1,11 @@
-"""``python -m tests.benchmarks.server_load``: the load that a server carries by kind of catalog; see
+"""``python -m tests.benchmarks.server_load``: the load that a server can handle, by kind of catalog; see
 docs/benchmarks.md.
 
-For each kind of catalog (SQLite, PostgreSQL, and DynamoDB in an emulator) a server runs as a process of its own.
-Clients, threads of up to four other processes, each with one connection and one table, load their tables and commit to
-them. Every figure is the median of several runs. ``--fsync-ms`` makes each fsync of the server take longer.
-``--memory`` instead measures the server's memory over so many calls. Every commit must be in its table afterwards: the
-exit code is 1 if one is not, and never depends on times.
+For each kind of catalog (SQLite, PostgreSQL, and DynamoDB in an emulator) a server runs in a separate process. The
+clients are threads of up to four other processes. Each client has one connection and one table, which it loads and
+commits to. Every figure is the median of several runs. ``--fsync-ms`` makes each fsync of the server take longer.
+``--memory`` instead measures the server's memory over the given number of calls. The exit code is 1 if a commit is
+missing from its table afterwards; it never depends on times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = ("sqlite", "postgresql", "dynamodb")
 
 @dataclass(frozen=True)
 class Effort:
-    """``commits``, ``loads``: how many all clients together make in one run."""
+    """``commits``, ``loads``: the number of these that all clients together make in one run."""
 
     clients: tuple[int, ...] = (1, 8, 32, 128)
     commits: int = 1_280
@@ -62,7 +62,7 @@ def place_of(kind: str, root: Path) -> Iterator[Place]:
 def measured(
     report: Report, place: Place, server: Server, title: str, work: Work, names: list[str], total: int, runs: int
 ) -> None:
-    """The median of several runs, of one client for each table. Commits are counted for the check at the end."""
+    """The median of several runs with one client per table. Commits are counted for the check at the end."""
     rows = []
     for _ in range(runs):
         row, _ = run(report, server, title, work, [[name] for name in names], total)
@@ -94,7 +94,7 @@ def memory(place: Place, calls: int, report: Report) -> None:
         report.memory.append(Sample(0, server.rss_mib()))
         done = 0
         for mark in marks:
-            # In parts, so that the clients do not keep the times of all calls.
+            # In several parts, so that the clients do not keep the times of all calls in memory.
             while done < mark:
                 part = min(mark - done, 20_000)
                 row, requests = run(report, server, "", mixed, [names[n::clients] for n in range(clients)], part)
@@ -121,14 +121,16 @@ def markdown(report: Report) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.server_load", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few operations of each kind: checks, not figures")
+    parser.add_argument(
+        "--quick", action="store_true", help="a few operations of each kind, for a check instead of measurements"
+    )
     parser.add_argument(
         "--catalog", action="append", choices=KINDS, help="the kind of catalog; repeatable; default: all"
     )
     parser.add_argument("--clients", type=int, action="append", metavar="N", help="the number of clients; repeatable")
-    parser.add_argument("--runs", type=int, metavar="N", help="how many runs the median is taken of")
+    parser.add_argument("--runs", type=int, metavar="N", help="the number of runs of which the median is taken")
     parser.add_argument(
-        "--fsync-ms", type=float, default=0, metavar="MS", help="what each fsync of the server takes more"
+        "--fsync-ms", type=float, default=0, metavar="MS", help="the additional time of each fsync of the server"
     )
     parser.add_argument("--memory", type=int, metavar="CALLS", help="measure the memory over this number of calls")
     parser.add_argument("--below", type=Path, help="the directory to work in (default: the one for temporary files)")

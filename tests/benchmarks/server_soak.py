@@ -1,12 +1,12 @@
 """``python -m tests.benchmarks.server_soak --minutes 60``: a bank on a server, while server, database and clients are
 killed.
 
-The accounts are rows of several tables of one catalog. Clients transfer money from one table to another: in
-transactions of their own process, in transactions of the server's calls, and within one table by Unity Catalog's API.
-Each notes the transfers that were acknowledged. Others compact the tables and sum them up. Afterwards every
-acknowledged transfer must be there, each transfer must be there as a whole, no money may be lost or made, the
-timestamps of all commits must increase, the doctor must find nothing, and the server's memory must have stayed within
-its limit. The exit code is 1 if something is wrong. ``--catalog postgresql`` kills the database too.
+The accounts are rows of several tables of one catalog. Some clients transfer money from one table to another, in
+transactions of their own process or through the server's transaction calls; others transfer money within one table
+through Unity Catalog's API. Each client writes down the transfers that were acknowledged. Further clients compact the
+tables and compute sums. The exit code is 1 unless afterwards every acknowledged transfer is in the tables, no transfer
+is there in part, no money was lost or created, the timestamps of all commits increase, the doctor finds nothing, and
+the server's memory has stayed within its limit. ``--catalog postgresql`` kills the database too.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ _START_SECONDS = 60
 
 @dataclass
 class Report:
-    """``acknowledged``: the transfers that were, by kind of client. ``kills``: by what was killed. ``rss_mib``: of the
-    server, at even intervals over all of its lives."""
+    """``acknowledged``: the number of acknowledged transfers by kind of client. ``kills``: the number of kills by what
+    was killed. ``rss_mib``: the server's memory at even intervals, across its restarts.
+    """
 
     acknowledged: dict[str, int] = field(default_factory=dict)
     commits: int = 0
@@ -73,7 +74,7 @@ class Place:
         return deltalog.TransactionManager(self.catalog)
 
     def note(self, kind: str, text: str) -> None:
-        """Append a line to the notes of a process, which survive its death."""
+        """Append a line to the notes of a process. The notes survive if the process is killed."""
         file = os.open(self.root / "notes" / f"{kind}-{os.getpid()}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(file, f"{text}\n".encode())
         os.close(file)
@@ -91,7 +92,7 @@ def rows(transfer: str, *amounts: int) -> pa.Table:
 
 
 def in_process(place: Place, chance: random.Random) -> Callable[[str], None]:
-    """Transactions of the client's own process, beside the server."""
+    """Transactions of the client's own process, which uses the catalog without the server."""
     manager = place.manager()
 
     def transfer(name: str) -> None:
@@ -125,7 +126,7 @@ class Calls:
 
 
 def served(place: Place, chance: random.Random) -> Callable[[str], None]:
-    """Transactions of the server's calls."""
+    """Transactions through the server's calls."""
     call = Calls(place.url)
 
     def transfer(name: str) -> None:
@@ -170,7 +171,7 @@ def transfers(place: Place, kind: str, seed: int) -> None:
             transfer(name)
         except (DeltaLogError, OSError, http.client.HTTPException) as error:
             place.note("refused", f"{kind}: {type(error).__name__}")
-            time.sleep(0.2)  # the server is away, or a conflict: whether the transfer was made is open
+            time.sleep(0.2)  # no server, or a conflict: the transfer may have been made
         else:
             place.note("acknowledged", name)
 
@@ -218,7 +219,7 @@ CLIENTS: tuple[tuple[Callable[[Place, str, int], None], str], ...] = (
 
 
 class Service:
-    """The server's process, which is started again after each kill."""
+    """The server process, which is restarted after each kill."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -251,8 +252,9 @@ class Service:
 
 
 def quiet_port() -> int:
-    """A free port that no client gets: one that tries to connect while the server is away could else connect to itself,
-    and occupy the port."""
+    """A free port outside the range of client ports. A client that tries to connect while the server does not run could
+    otherwise be given this port, connect to itself, and occupy the port.
+    """
     for port in random.sample(range(15_000, 30_000), 100):
         with contextlib.suppress(OSError), socket.socket() as tried:
             tried.bind(("127.0.0.1", port))
@@ -262,7 +264,7 @@ def quiet_port() -> int:
 
 @contextlib.contextmanager
 def catalog_of(kind: str, root: Path) -> Iterator[tuple[str, Callable[[], None] | None]]:
-    """The URL of a new catalog, and how its database is killed and started again."""
+    """The URL of a new catalog, and a function that kills and restarts its database."""
     if kind == "sqlite":
         yield str(root / "catalog.db"), None
         return
@@ -331,7 +333,7 @@ def soak(place: Place, minutes: float, seed: int, kill_database: Callable[[], No
 
 
 def judge(place: Place, report: Report) -> None:
-    """Check what is left."""
+    """Check the tables after the run."""
     manager = place.manager()
     manager.recover()
     found: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
@@ -354,10 +356,10 @@ def judge(place: Place, report: Report) -> None:
         tables = {table for table, _ in parts}
         right = 1 if transfer.startswith("unity") else 2
         if len(parts) != 2 or sum(amount for _, amount in parts) != 0 or len(tables) != right:
-            report.wrong.append(f"{transfer} is not there as a whole: {parts}")
+            report.wrong.append(f"{transfer} is there only in part: {parts}")
     acknowledged = place.noted("acknowledged")
     report.acknowledged = dict(collections.Counter(each.partition("/")[0] for each in acknowledged))
-    report.wrong += [f"{each} was acknowledged, and is lost" for each in acknowledged if each not in found]
+    report.wrong += [f"{each} was acknowledged but is lost" for each in acknowledged if each not in found]
     totals = place.noted("sums")
     report.sums, report.compactions = len(totals), len(place.noted("compactions"))
     report.wrong += [f"a sum was {each}" for each in totals if int(each) != INITIAL * len(TABLES)]
@@ -391,7 +393,7 @@ def main(arguments: list[str] | None = None) -> int:
     if report.rss_mib:
         tenth = max(1, len(report.rss_mib) // 10)
         shown = ", ".join(f"{max(report.rss_mib[n : n + tenth]):.0f}" for n in range(0, len(report.rss_mib), tenth))
-        print(f"memory of the server, MiB, the most in each tenth: {shown}")
+        print(f"memory of the server, MiB, maximum in each tenth of the run: {shown}")
     if chosen.json:
         chosen.json.write_text(json.dumps(asdict(report), indent=1))
     for each in report.wrong[:50]:

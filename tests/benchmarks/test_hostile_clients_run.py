@@ -1,4 +1,4 @@
-"""The quick run of the benchmark of hostile clients: the client that behaves is answered, whatever the others do."""
+"""The quick run of the benchmark of hostile clients: the well-behaved client is answered, whatever the others do."""
 
 from __future__ import annotations
 

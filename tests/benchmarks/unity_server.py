@@ -106,7 +106,7 @@ class Place:
     """A catalog, its tables, and the server's process. ``committed``: the number of commits to each table."""
 
     def __init__(self, root: Path, catalog: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """``catalog``: its URL; by default an SQLite file below ``root``. ``options``: storage options."""
+        """``catalog``: the URL of the catalog; default: a SQLite file below ``root``. ``options``: storage options."""
         self.root = root
         self.catalog = catalog or str(root / "catalog.db")
         self.manager = deltalog.TransactionManager(self.catalog, **(options or {}))

@@ -19,13 +19,13 @@ PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 def metrics() -> dict[str, tuple[str, set[str]]]:
-    """Kinds and labels of metrics, by name: those on the page on metrics, which its own test keeps current."""
+    """The kind and labels of each metric by name, from docs/server-metrics.md, which another test checks."""
     rows = re.findall(r"^\| `(deltalog_\w+)` \| (\w+) \| ([^|]*) \|", METRICS, re.M)
     return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 
 def metric_names() -> set[str]:
-    """All series that a server has, and Prometheus' own."""
+    """The names of all series of a server, and of those that Prometheus itself adds."""
     found = {"up"} | {sample.name for family in ProcessCollector(registry=None).collect() for sample in family.samples}
     for name, (kind, _) in metrics().items():
         found |= {f"{name}{suffix}" for suffix in (("_bucket", "_sum", "_count") if kind == "histogram" else ("",))}

@@ -1,12 +1,14 @@
-"""The files in deploy/ pass the linters of their formats, agree with each other, and name only what the code has:
-settings, paths, ports, metrics, signals.
+"""The files in deploy/ pass the linters of their formats, agree with each other, and use only settings, paths, ports,
+metrics and signals that the code has.
 
-They cannot be run here: there is no container runtime and no systemd.
+The tests do not run these files, because that needs a container runtime and systemd.
 """
 
 from __future__ import annotations
 
+import copy
 import fnmatch
+import functools
 import json
 import re
 import shutil
@@ -22,6 +24,7 @@ import yaml
 
 from deltalog.server import config
 from deltalog.server.config import Config
+from tests.support.cli import run
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -30,15 +33,16 @@ UNIT = DEPLOY / "systemd" / "deltalog.service"
 RULES = DEPLOY / "prometheus" / "deltalog.rules.yml"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 YAML = sorted(DEPLOY.rglob("*.y*ml"))
-# The oldest and the newest that the manifests are for.
+# The oldest and the newest Kubernetes version that the manifests are for.
 KUBERNETES = ("1.29", "1.37")
 
 
 def tool(name: str) -> str:
-    """A program that was installed with the tests' packages."""
+    """A program from one of the packages that the tests install."""
     return str(Path(sys.executable).with_name(name))
 
 
+@functools.cache
 def documents(file: Path) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(file.read_text(encoding="utf-8")) if each]
 
@@ -73,14 +77,14 @@ def test_kubernetes_accepts_the_manifests(version: str) -> None:
     checked = 0
     for file in MANIFESTS:
         for document in documents(file):
-            if document["kind"] != "ServiceMonitor":  # of the Prometheus operator, which has no schema there
+            if document["kind"] != "ServiceMonitor":  # the validator has no schema for it
                 kubernetes_validate.validate(document, version, strict=True)
                 checked += 1
     assert checked >= 8
 
 
 def test_kubernetes_refuses_what_is_wrong() -> None:
-    wrong = of_kind("Deployment")[0]
+    wrong = copy.deepcopy(of_kind("Deployment")[0])
     wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, KUBERNETES[1], strict=True)
@@ -90,7 +94,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")
-    unit = tmp_path / UNIT.name  # the programs that it names are not installed here
+    unit = tmp_path / UNIT.name  # the programs that the unit starts are not installed where the tests run
     unit.write_text(re.sub(r"/opt/deltalog/bin/deltalog\b", "/bin/true", UNIT.read_text()))
     done = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -110,7 +114,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def all_of(name: str) -> list[str]:
-    # HEALTHCHECK's command is an instruction of its own line.
+    # The command of HEALTHCHECK is on a line of its own.
     return [rest for word, rest in instructions() if word == name]
 
 
@@ -183,7 +187,7 @@ def configuration(name: str, text: str, place: Path) -> Config:
 
 @CONFIGURATIONS
 def test_the_server_accepts_the_configuration(name: str, text: str, tmp_path: Path) -> None:
-    """Keys and types; the files that it names are not here."""
+    """Checks keys and types only, because the files that the configuration names do not exist here."""
     found = configuration(name, text, tmp_path)
     assert found.tls.certificate_file
     assert found.catalog.url
@@ -302,9 +306,7 @@ def test_the_unit_starts_what_there_is() -> None:
     assert found["ExecStart"] == ["/opt/deltalog/bin/deltalog serve --config /etc/deltalog/server.toml"]
     assert found["ExecStartPre"] == [f"{found['ExecStart'][0]} --check-config"]
     assert found["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
-    shown = subprocess.run(
-        [sys.executable, "-m", "deltalog.cli.main", "serve", "--help"], capture_output=True, text=True, timeout=60
-    ).stdout
+    shown = run("serve", "--help").out
     assert "--config" in shown
     assert "--check-config" in shown
     assert "SIGHUP" in (ROOT / "deltalog" / "server" / "serve.py").read_text()
@@ -321,5 +323,5 @@ def test_the_unit_lets_the_server_write_only_where_its_configuration_says(tmp_pa
     logs = (DEPLOY / "logrotate" / "deltalog").read_text()
     globs = re.findall(r"(/var/log/\S+)", logs)
     assert all(any(fnmatch.fnmatch(each, glob) for glob in globs) for each in named if each.startswith("/var/log"))
-    # The server opens its files again by itself, if they were renamed and nothing was created in their place.
+    # The server reopens its files by itself, even if they were renamed and no new file was created.
     assert {"nocreate", "delaycompress"} <= set(logs.split())

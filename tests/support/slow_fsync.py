@@ -1,4 +1,4 @@
-"""A library that makes each fsync of a process take longer, as on a disk that takes the time. Needs a C compiler.
+"""A library that makes each fsync of a process take longer, to simulate a slower disk. Needs a C compiler.
 
 Local disks of virtual machines often confirm an fsync after less than 0.1 ms; network block devices need some
 milliseconds.

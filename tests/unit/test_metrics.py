@@ -1,4 +1,4 @@
-"""``deltalog.metrics``: what listeners are told, compared with counts that are made in another way."""
+"""``deltalog.metrics``: compares the events that listeners get with counts that are made in another way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ METHODS = (
 
 
 class Outermost:
-    """Counts, by the profiler, the calls of a class's methods that no other of these methods makes in its thread."""
+    """Counts the calls of a class's methods with the profiler, except those that another of these methods makes in the
+    same thread.
+    """
 
     def __init__(self, cls: type, names: tuple[str, ...]) -> None:
         inner = [getattr(cls, name).__wrapped__ for name in names if hasattr(getattr(cls, name), "__wrapped__")]
@@ -144,7 +146,7 @@ def test_conflicts_and_rebases(tmp_path):
 
 
 class Silent(MemoryStore):
-    """Does not answer about commits."""
+    """A store that does not answer when a commit is written."""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         return PutOutcome.UNKNOWN if path.endswith("1.json") else super().put_if_absent(path, data)

@@ -1,1 +1,1 @@
-"""Who calls the server: principals, and how a request proves whose it is."""
+"""Authentication and authorization of the server's callers."""

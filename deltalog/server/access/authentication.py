@@ -1,7 +1,7 @@
-"""Whose a request is: the ways in which callers can prove it, together.
+"""Authenticates requests by any of the configured methods.
 
-A request that brings a token is judged by the token alone, then by its AWS signature, then by its client certificate:
-a wrong one is refused, also if another would be accepted.
+Only one credential of a request is checked: its token; without a token, its AWS signature; without both, its client
+certificate. If that credential is wrong, the request is refused, even if another of its credentials would be accepted.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from deltalog.server.access.principals import (
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenLookup, TokenSettings
 
-_WRONG = "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
+_WRONG = "The token is missing or wrong. Send it as 'Authorization: Bearer <token>' or as the AWS session token."
 
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationSettings:
-    """How callers prove who they are. ``certificates``, ``oidc``, ``sigv4``: None if callers cannot prove it in this
-    way."""
+    """How callers authenticate. ``certificates``, ``oidc``, ``sigv4``: the settings of these methods; None: the method
+    is not accepted.
+    """
 
     tokens: TokenSettings = field(default_factory=TokenSettings)
     certificates: CertificateSettings | None = None
@@ -47,12 +48,12 @@ class AuthenticationSettings:
 
     @property
     def is_required(self) -> bool:
-        """Whether callers must prove who they are, whatever the catalog has."""
+        """Whether callers must authenticate even if the catalog has no tokens."""
         return not (self.certificates is None and self.oidc is None and self.sigv4 is None)
 
 
 class TokensOfCatalog:
-    """Tokens that the catalog has."""
+    """Authenticates callers by the tokens in the catalog."""
 
     def __init__(self, lookup: TokenLookup, clock_s: Callable[[], float]) -> None:
         self._lookup = lookup
@@ -72,7 +73,9 @@ class TokensOfCatalog:
 
 
 class AccessKeysOfCatalog:
-    """AWS signatures by access keys that the catalog has. Raises CallError if the server's key cannot be read."""
+    """Authenticates requests by AWS signatures that were made with access keys in the catalog. Raises CallError if the
+    server's key cannot be read.
+    """
 
     def __init__(self, lookup: TokenLookup, settings: SigV4Settings, clock_s: Callable[[], float]) -> None:
         self._lookup = lookup
@@ -101,10 +104,10 @@ class AccessKeysOfCatalog:
 
 
 class Authentication:
-    """All ways together. ``shared``: the token that makes its bearer an administrator. ``is_open``: whether callers
-    need not prove anything as long as the catalog has had no tokens.
+    """All methods of authentication together. ``shared``: the token that makes its bearer an administrator.
+    ``is_open``: whether callers need not authenticate until the first token is made in the catalog.
 
-    Raises CallError for settings that have no meaning."""
+    Raises CallError for invalid settings."""
 
     def __init__(
         self,
@@ -127,8 +130,8 @@ class Authentication:
         self._keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, clock_s)
 
     def prepared(self, settings: AuthenticationSettings, shared: str | None) -> Callable[[], None]:
-        """Check other settings, with the files that they name, and return what puts them into effect. The settings of
-        tokens of the catalog stay as they are. Raises CallError."""
+        """Check other settings, with the files that they name, and return what puts them into effect.
+        Raises CallError."""
         token = None if shared is None else SharedToken(shared)
         certificates = None if settings.certificates is None else CertificateRule(settings.certificates)
         keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, self._clock_s)
@@ -139,6 +142,7 @@ class Authentication:
             before = self._oidc
             self._shared, self._certificates, self._keys, self._oidc = token, certificates, keys, oidc
             self._settings = settings
+            self._lookup.reload(settings.tokens)
             if before is not None and before is not oidc:
                 before.close()
 
@@ -176,7 +180,7 @@ class Authentication:
 
 
 def check_authentication(settings: AuthenticationSettings) -> None:
-    """Raises CallError for settings that have no meaning, and for files of theirs that cannot be read."""
+    """Raises CallError for invalid settings, and if a file that they name cannot be read."""
     if settings.certificates is not None:
         CertificateRule(settings.certificates)
     if settings.sigv4 is not None:
@@ -186,7 +190,7 @@ def check_authentication(settings: AuthenticationSettings) -> None:
 
 
 def server_key(file: Path) -> bytes:
-    """The server's key for access keys. Raises CallError."""
+    """The server's key, from which the secrets of access keys are derived. Raises CallError."""
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

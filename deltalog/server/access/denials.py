@@ -1,4 +1,4 @@
-"""The error of a call that its caller may not make. Pure."""
+"""The error for a call that the caller is not permitted to make. Pure."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from deltalog.errors import DeltaLogError
 
 
 class PermissionDeniedError(DeltaLogError):
-    """The caller may not make this call on an object that it may see, or not with this credential."""
+    """The caller is not permitted to make this call: it can see the object but lacks a privilege on it, or the scope of
+    its credential is too small.
+    """

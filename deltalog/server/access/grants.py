@@ -28,7 +28,7 @@ _NOTHING = Access()
 
 @dataclass(frozen=True, slots=True)
 class GrantChange:
-    """Privileges given to a principal or group, and taken from it. Giving comes first."""
+    """Privileges to grant to a principal or group, and to revoke from it. A privilege that is in both is revoked."""
 
     name: str
     add: frozenset[Privilege] = frozenset()
@@ -36,8 +36,9 @@ class GrantChange:
 
 
 class Grants:
-    """The owners and grants of a catalog. Thread-safe. A change is seen at once by this object, and by others within
-    ``fresh_seconds``."""
+    """The owners and grants of a catalog. Thread-safe. Changes made through this object are seen by it at once; changes
+    made elsewhere are seen within ``fresh_seconds``.
+    """
 
     def __init__(
         self,
@@ -55,8 +56,9 @@ class Grants:
     # --------------------------------------------------------------------------------------------- reading
 
     def of_catalog(self) -> Access:
-        """Cost of this and of the next methods: none if it was read in the last ``fresh_seconds``, else 1 coordinator
-        call."""
+        """Cost of this and the next methods: none if the object's grants were read in the last ``fresh_seconds``, else
+        1 coordinator call.
+        """
         return self.of(CATALOG_ACCESS_KEY)
 
     def of_schema(self, name: str) -> Access:
@@ -66,7 +68,7 @@ class Grants:
         return self.of(access_key(table_id))
 
     def of_missing(self, name: str) -> None:
-        """Take as long as ``of_table``."""
+        """Take as long as ``of_table``, so that timing does not tell whether a table exists."""
         self.of(f"missing {name}")
 
     def of(self, key: str) -> Access:
@@ -87,7 +89,7 @@ class Grants:
         return access
 
     def forget(self) -> None:
-        """Read everything again: this process created or removed objects."""
+        """Empty the cache, because this process created or removed objects."""
         with self._lock:
             self._changes += 1
             self._kept.clear()
@@ -100,10 +102,12 @@ class Grants:
         key: str,
         changes: Sequence[GrantChange],
         kept: Callable[[], Sequence[DocumentChange]] = tuple,
+        check: Callable[[Access], None] = lambda access: None,
     ) -> Access:
         """Give and take privileges on an object, all or none. ``key``: of the object's document. ``kept``: changes of
-        other documents that must succeed in the same step. Returns what is granted then. Raises CallError. Cost: 2
-        coordinator calls."""
+        other documents that must succeed in the same step. ``check``: raises if the change is not permitted, given the
+        owner and the grants that are changed. Returns what is granted then. Raises CallError. Cost: 2 coordinator
+        calls."""
         for each in changes:
             check_name(each.name)
             if unfit := (each.add | each.remove) - GRANTABLE[kind]:
@@ -113,6 +117,7 @@ class Grants:
                 )
 
         def edited(document: AccessDocument) -> AccessDocument:
+            check(_access_of(document))
             grants = {name: set(words) for name, words in document.grants.items()}
             for each in changes:
                 grants.setdefault(each.name, set()).update(map(str.__str__, each.add))
@@ -122,15 +127,17 @@ class Grants:
             }
             if len(shown) > _MOST_NAMES:
                 raise CallError(
-                    f"At most {_MOST_NAMES} principals and groups can have grants on one object: use groups."
+                    f"At most {_MOST_NAMES} principals and groups can have grants on one object. Grant the privileges "
+                    "to groups."
                 )
             return msgspec.structs.replace(document, grants=shown)
 
         return self._change(key, edited, kept)
 
     def set_owner(self, key: str, owner: str | None, kept: Callable[[], Sequence[DocumentChange]] = tuple) -> Access:
-        """Change the owner of an object. ``owner``: None: nobody but the owners of the objects around it. Raises
-        CallError. Cost: as ``grant``."""
+        """Change the owner of an object. ``owner``: None if only the owners of its schema and catalog own it. Raises
+        CallError. Cost: as ``grant``.
+        """
         if owner is not None:
             check_name(owner)
         return self._change(key, lambda document: msgspec.structs.replace(document, owner=owner), kept)
@@ -153,20 +160,22 @@ class Grants:
                     return _access_of(after)
             finally:
                 self.forget()
-        raise ConcurrentModificationError("The grants were changed during every attempt to change them. Try again.")
+        raise ConcurrentModificationError(
+            "The grants were not changed, because others changed them at the same time. Try again."
+        )
 
 
 def privileges_of(words: Sequence[str]) -> frozenset[Privilege]:
-    """Raises CallError for a word that is none."""
+    """The privileges with these names. Raises CallError for a word that is not a privilege."""
     try:
         return frozenset(map(Privilege, words))
     except ValueError:
         known = ", ".join(each.value for each in Privilege)
-        raise CallError(f"This catalog has the privileges {known}.") from None
+        raise CallError(f"Unknown privilege. The privileges are {known}.") from None
 
 
 def check_name(name: str) -> None:
-    """Raises CallError unless it can be the name of a principal, or ``group:`` and that of a group."""
+    """Raises CallError unless ``name`` is a valid name of a principal, or ``group:`` and a valid name of a group."""
     if not _NAME.fullmatch(name) or name == GROUP or len(name.encode()) > 255:
         raise CallError(
             f"The name of a principal must be text of 1 to 255 bytes on one line; got {name[:80]!r}. Name a group as "
@@ -175,12 +184,12 @@ def check_name(name: str) -> None:
 
 
 def shown(access: Access) -> Mapping[str, list[str]]:
-    """The privileges by name, in order."""
+    """The names of the granted privileges, by the name of the principal or group, both sorted."""
     return {name: sorted(each.value for each in access.grants[name]) for name in sorted(access.grants)}
 
 
 def _access_of(document: AccessDocument) -> Access:
-    # Words of later versions of deltalog give nothing.
+    # Privileges that only later versions of deltalog know are ignored.
     known = {each.value: each for each in Privilege}
     grants = {
         name: frozenset(known[word] for word in words if word in known) for name, words in document.grants.items()

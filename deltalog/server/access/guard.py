@@ -1,4 +1,4 @@
-"""Guard: decides, for one call, what its caller may do. It applies the rule of the call's route."""
+"""Guard: checks, for one call, whether its caller is permitted to make it, by the rule of the call's route."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from deltalog.errors import CatalogNotFoundError, EntityNotFoundError, SchemaNot
 from deltalog.server.access.denials import PermissionDeniedError
 from deltalog.server.access.grants import Grants
 from deltalog.server.access.principals import Principal, Scope
-from deltalog.server.access.privileges import Kind, Need, Standing, names_of, standing_on
+from deltalog.server.access.privileges import Access, Kind, Need, Standing, names_of, standing_on
 from deltalog.server.access.rules import Rule
 from deltalog.transactions.callers import Caller
 from deltalog.transactions.unity.documents import ExternalTable
 
 
 class Guard(Caller):
-    """For whom a call works, and what its rule asks. For an administrator, only the scope of the credential is checked,
-    and nothing is looked up. ``catalog``: the name under which the catalog is served."""
+    """The caller of one call, and the rule that the call is checked against. For an administrator, only the scope of
+    the credential is checked, and nothing is looked up. ``catalog``: the name under which the catalog is served.
+    """
 
     __slots__ = ("_catalog", "_found", "_has_refused", "_names", "_rule", "grants", "is_asked", "principal")
 
@@ -29,7 +30,7 @@ class Guard(Caller):
         self.is_asked = principal.is_admin or not rule.asks
         self._rule = rule
         self._catalog = catalog
-        # What the caller may do with the catalog and with schemas: it stays the same during the call.
+        # The caller's rights on the catalog and on schemas, read once so that they stay the same during the call.
         self._found: dict[str, Standing] = {}
         self._has_refused = False
         self._names = frozenset() if principal.is_admin else names_of(principal.name, principal.groups)
@@ -45,7 +46,9 @@ class Guard(Caller):
             )
 
     def case(self, name: str) -> None:
-        """Apply the rule for what the request says. Raises PermissionDeniedError as ``check_scope``."""
+        """Replace the rule by one of its ``cases``, which depend on the content of the request. Raises
+        PermissionDeniedError as ``check_scope`` does.
+        """
         self._rule = self._rule.cases[name]
         self.check_scope()
         self.is_asked = self.is_asked or not self._rule.asks
@@ -62,9 +65,10 @@ class Guard(Caller):
         return self.principal.is_admin
 
     def enter(self, catalog: str | None, schema: str | None = None) -> None:
-        """Check the rights on the catalog and on a schema. ``catalog``: the name in the request; None: it names none.
-        Raises CatalogNotFoundError, SchemaNotFoundError for those that the caller may not see, PermissionDeniedError.
-        Cost: none with fresh grants."""
+        """Check the rights on the catalog and on a schema. ``catalog``: the catalog that the request names; None if it
+        names none. Raises CatalogNotFoundError or SchemaNotFoundError if the caller may not see the object, and
+        PermissionDeniedError. Cost: none if the grants are in the cache.
+        """
         if self.is_admin:
             return
         self.is_asked = True
@@ -85,7 +89,7 @@ class Guard(Caller):
             return table_id is not None
         self.is_asked = True
         if table_id is None:
-            if not self._has_refused:  # take as long as for a table that the caller may not see
+            if not self._has_refused:  # takes as long as for a table that the caller may not see
                 self._on_schema(name.partition(".")[0])
                 self.grants.of_missing(name)
             return False
@@ -116,12 +120,18 @@ class Guard(Caller):
     def manages_schema(self, name: str) -> bool:
         return self.is_admin or self._on_schema(name).is_managed
 
+    def check_manages_schema(self, name: str, access: Access) -> None:
+        """Check that the caller manages a schema with these owners and grants: another schema may have taken the name
+        since the rights were checked. Raises SchemaNotFoundError."""
+        if not self.is_admin and not standing_on(Kind.SCHEMA, access, self._names, self._on_catalog()).is_managed:
+            raise SchemaNotFoundError(f"The catalog {self._catalog} has no schema {name}.")
+
     def manages_table(self, table_id: str, name: str) -> bool:
         return self.is_admin or self._on_table(table_id, name).is_managed
 
     @property
     def names(self) -> frozenset[str]:
-        """The names in grants that mean the caller."""
+        """The names by which grants refer to the caller: its own, and those of its groups."""
         return self._names
 
     @property
@@ -133,14 +143,15 @@ class Guard(Caller):
         return self.is_admin or owner == self.principal.name
 
     def own_transactions(self) -> str | None:
-        """Whose transactions the caller may see; None: everybody's."""
+        """The principal whose transactions the caller may see; None: all principals."""
         self.is_asked = True
         return self.owner
 
     def check_transaction(self, coordinator: Coordinator, transaction_id: str, *, is_changed: bool = True) -> None:
-        """Check that a transaction is the caller's, and that the credential permits to change it. Raises
-        EntityNotFoundError, PermissionDeniedError, CallError. Cost: none; 1 coordinator call for a credential of the
-        scope READ."""
+        """Check that a transaction was started by the caller, and that its credential permits changing the transaction.
+        Raises EntityNotFoundError, PermissionDeniedError, CallError. Cost: none, or 1 coordinator call for a credential
+        of the scope READ.
+        """
         self.is_asked = True
         absent = EntityNotFoundError(f"The catalog {coordinator.url} has no transaction {transaction_id}.")
         if not self.is_admin:
@@ -154,15 +165,17 @@ class Guard(Caller):
                 raise absent
             if record.type is not TransactionType.READ_ONLY:
                 raise PermissionDeniedError(
-                    f"The credential of {self.principal.name} has the scope READ; the transaction {transaction_id} is "
-                    "not a read-only one."
+                    f"The credential of {self.principal.name} has the scope READ, but the transaction "
+                    f"{transaction_id} is not read-only."
                 )
 
     def enter_path(self, around: Sequence[ExternalTable], is_around: bool, location: str) -> None:
-        """Check that the caller may have keys for a location: those of an external table there or around it, with the
-        rights on that table; others as the owner of the catalog, or, in order to register a table, where no table is.
-        ``around``: the tables there or around it. ``is_around``: whether tables lie below it. Raises
-        PermissionDeniedError, which does not say what lies there."""
+        """Check that the caller may have credentials for a location. The owner of the catalog may; so may a caller with
+        the needed rights on an external table whose directory is or contains the location; and, in order to register a
+        table, a caller who may register tables, if no table overlaps the location. ``around``: the tables whose
+        directory is or contains the location. ``is_around``: whether the location contains tables. Raises
+        PermissionDeniedError, which does not tell what tables there are.
+        """
         self.is_asked = True
         if self.manages_catalog():
             return
@@ -173,18 +186,23 @@ class Guard(Caller):
         else:
             is_allowed = any(self.is_admitted(each.table_id, each.name) for each in around)
         if not is_allowed:
-            raise PermissionDeniedError(f"{self.principal.name} may not have such keys for {location}.")
+            raise PermissionDeniedError(
+                f"{self.principal.name} may not have credentials for this operation on {location}."
+            )
 
     def check_tables(self, tables: Iterable[TableRecord]) -> None:
-        """Check that the caller may still do with all these tables what the rule asks. Raises PermissionDeniedError."""
+        """Check that the caller still has the rights on all these tables that the rule needs. Raises
+        PermissionDeniedError.
+        """
         for each in tables:
             if not self.admits(each.table_id, each.name):
                 raise PermissionDeniedError(
-                    f"{self.principal.name} may no longer change a table of this transaction. Cancel it."
+                    f"{self.principal.name} is no longer permitted to change one of the tables of this transaction. "
+                    "Cancel the transaction."
                 )
 
     def is_admitted(self, table_id: str, name: str) -> bool:
-        """Like ``admits``, without an error."""
+        """Like ``admits``, but returns False instead of raising PermissionDeniedError."""
         try:
             return self.admits(table_id, name)
         except PermissionDeniedError:

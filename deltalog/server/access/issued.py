@@ -1,7 +1,7 @@
-"""Tokens and access keys as documents of a catalog: made, listed, revoked.
+"""Makes, lists and revokes tokens and access keys, which are documents of a catalog.
 
-The catalog stores no secret: of a token its hash, of an access key a salt, from which the secret follows only with the
-key of the server.
+The catalog stores no secrets. It stores the hash of each token, and a salt for each access key; the secret of an access
+key is derived from the salt and the server's key.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A token or an access key; its key in the catalog is its id. ``digest``: of a token; ``salt``: of an access key.
-    ``label``: what it is for."""
+    """A token or an access key. Its id is the key of its document in the catalog. A token has a ``digest``, an access
+    key has a ``salt``. ``label``: what it is for.
+    """
 
     principal: str
     groups: tuple[str, ...] = ()
@@ -54,7 +55,9 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A credential as made or listed. ``secret``: the token, or the secret access key; only when it is made."""
+    """A credential that was just made, or that is listed. ``secret``: the token, or the secret access key; None if it
+    is listed.
+    """
 
     id: str
     credential: Credential
@@ -74,13 +77,13 @@ def issue(
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Issued:
     """Make a token, or with ``server_key`` an access key. From then on, servers of the catalog refuse callers who do
-    not prove who they are, also after all tokens are revoked.
+    not authenticate, even after all tokens have been revoked.
 
     Raises CallError. Cost: two calls of the coordinator."""
     if not is_principal_name(principal) or not all(map(is_name, groups)):
         raise CallError(
-            f"The name of a principal or a group has 1 to {NAME_LENGTH} printable characters, without blanks at its "
-            "ends; that of a principal does not begin with group:."
+            f"The name of a principal or a group must have 1 to {NAME_LENGTH} printable characters, without "
+            "spaces at its ends; the name of a principal must not begin with group:."
         )
     if len(groups) > _MOST_GROUPS:
         raise CallError(f"A principal may have at most {_MOST_GROUPS} groups, not {len(groups)}.")
@@ -106,17 +109,17 @@ def issue(
         changes.append(DocumentChange(AUTHENTICATION, REQUIRED, 0, "{}"))
     # The first attempt fails if another process makes the first token at the same moment.
     if not (coordinator.change_documents(changes) or coordinator.change_documents(changes[:1])):
-        raise ConcurrentModificationError("The token was not made, because another has its id. Try again.")
+        raise ConcurrentModificationError("The token was not made, because another token has the same id. Try again.")
     return Issued(id_, made, secret)
 
 
 def are_required(coordinator: Coordinator) -> bool:
-    """Whether the catalog has, or has had, tokens. Cost: one call of the coordinator."""
+    """Whether callers must authenticate: the catalog has, or once had, tokens. Cost: one call of the coordinator."""
     return coordinator.document(AUTHENTICATION, REQUIRED) is not None
 
 
 def find(coordinator: Coordinator, id_: str) -> Credential | None:
-    """The token or access key with an id; it may be expired. Cost: one call of the coordinator."""
+    """The token or access key with this id; it may be expired. Cost: one call of the coordinator."""
     document = coordinator.document(CREDENTIAL, id_)
     return None if document is None else _decoded(document)
 
@@ -132,11 +135,11 @@ def issued(coordinator: Coordinator) -> Iterator[Issued]:
 def revoke(
     coordinator: Coordinator, ids: Collection[str] = (), *, principal: str | None = None, expired_ms: int | None = None
 ) -> list[Issued]:
-    """Revoke the tokens and access keys with these ids; all of a principal; and all that have expired at a time.
-    Servers refuse them within ``TokenSettings.cache_seconds``.
+    """Revoke the tokens and access keys with these ids, all those of ``principal``, and all those that have expired at
+    ``expired_ms``. Servers refuse them within ``TokenSettings.cache_seconds``.
 
-    Raises EntityNotFoundError if there is none with one of the ids; the others are then revoked nevertheless. Cost: two
-    calls of the coordinator per token, and a listing for ``principal`` or ``expired_ms``."""
+    Raises EntityNotFoundError if one of the ids is unknown; the others are revoked nevertheless. Cost: two calls of the
+    coordinator per token, and a listing for ``principal`` or ``expired_ms``."""
     wanted = dict.fromkeys(ids)
     if principal is not None or expired_ms is not None:
         for each in issued(coordinator):
@@ -153,7 +156,7 @@ def revoke(
     if missing:
         shown = ", ".join(each if _is_id(each) else "(no id)" for each in missing)
         raise EntityNotFoundError(
-            f"The catalog {coordinator.url} has no token {shown}. deltalog tokens list shows the ids of its tokens."
+            f"The catalog {coordinator.url} has no token {shown}. 'deltalog tokens list' shows the ids of its tokens."
         )
     return done
 
@@ -180,11 +183,13 @@ def duration_of(text: str) -> datetime.timedelta:
 
 
 def check_server_key(text: str) -> bytes:
-    """The server's key for access keys. Raises CallError."""
+    """The bytes of the server's key, from which the secrets of access keys are derived. Raises CallError if the key is
+    too short or has other characters than printable ASCII.
+    """
     if len(text) < MIN_KEY_LENGTH or not text.isascii() or not text.isprintable():
         raise CallError(
-            f"The key for AWS signatures must have at least {MIN_KEY_LENGTH} printable ASCII characters. Create one "
-            "with openssl rand -hex 32."
+            f"The key for AWS signatures must have at least {MIN_KEY_LENGTH} printable ASCII characters. "
+            "Create one with 'openssl rand -hex 32'."
         )
     return text.encode()
 

@@ -46,7 +46,7 @@ class FetchError(Exception):
 
 
 def check_url(url: str) -> None:
-    """Raises CallError unless a URL is one of https, or of http on this machine."""
+    """Raises CallError unless the URL begins with https, or with http and a loopback address."""
     try:
         parts = urllib.parse.urlsplit(url)
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
@@ -54,11 +54,14 @@ def check_url(url: str) -> None:
     except ValueError:
         is_safe = is_plain = False
     if not (is_safe and is_plain and url.isascii() and " " not in url):
-        raise CallError("The URLs of an issuer are https://…, or http://… on this machine, without user and password.")
+        raise CallError(
+            "The URLs of an issuer must be https://…, or http://… with a loopback address, and have no user and "
+            "password."
+        )
 
 
 def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
-    """A JSON document. Redirects are not followed. Raises FetchError."""
+    """Fetch a JSON document. Redirects are not followed. Raises FetchError."""
     sockets: list[socket.socket] = []
     is_over = threading.Event()
 
@@ -81,7 +84,7 @@ def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
             return self.do_open(Tls, req)
 
     def end() -> None:
-        """A timeout of a socket limits each read, not all of them together."""
+        """Close the connection at the deadline: a socket's timeout limits each read, not all of them together."""
         is_over.set()
         for each in sockets:
             with contextlib.suppress(OSError):
@@ -115,8 +118,9 @@ def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A public key. ``kind``, ``curve``: as in ``ALGORITHMS``. ``algorithm``: the only one that it is for, if the
-    issuer says so. ``value``: the key for PyJWT."""
+    """A public key. ``kind``, ``curve``: as in ``ALGORITHMS``. ``algorithm``: the only algorithm that the issuer
+    permits it for; None: any. ``value``: the key for PyJWT.
+    """
 
     kid: str | None
     kind: str
@@ -165,7 +169,7 @@ def _algorithm_of_curve(curve: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """As the fields of ``OidcSettings`` with the same names."""
+    """The limits of a ``KeySet``, as described in ``OidcSettings``."""
 
     refresh_seconds: float
     max_age_seconds: float
@@ -175,11 +179,12 @@ class KeyLimits:
 
 
 class KeySet:
-    """The keys of an issuer. ``jwks_url``: if it is empty, the discovery document of the issuer says it.
+    """The keys of an issuer. ``jwks_url``: the URL of the keys; if empty, it is taken from the issuer's discovery
+    document.
 
-    Everything but the requests runs on the event loop. The keys are fetched when they are needed first, when they are
-    older than ``refresh_seconds``, and for a key that is unknown; at most once in ``retry_seconds``. If the issuer is
-    down, the keys are used until they are ``max_age_seconds`` old."""
+    Everything but the requests runs on the event loop. The keys are fetched when they are first needed, when they are
+    older than ``refresh_seconds``, and when a token names an unknown key, but at most once in ``retry_seconds``. If the
+    issuer is down, the last keys remain in use until they are ``max_age_seconds`` old."""
 
     def __init__(
         self,
@@ -207,10 +212,12 @@ class KeySet:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, kid: str | None, algorithm: str) -> Any:
-        """The key for PyJWT. Raises NotAuthenticatedError, and NotIdentifiedYetError if the keys cannot be fetched."""
+        """The key to verify a token with, for PyJWT. Raises NotAuthenticatedError, and NotIdentifiedYetError if the
+        keys cannot be fetched.
+        """
         if self._age() > self._limits.refresh_seconds:
             self._refresh()
-            # After a failure the callers do not wait for the issuer again, as long as there are keys.
+            # While the last fetched keys may be used, callers do not wait for an issuer whose last fetch failed.
             if not self._has_failed or self._age() > self._limits.max_age_seconds:
                 await self._refreshed()
         if self._age() > self._limits.max_age_seconds:
@@ -232,7 +239,7 @@ class KeySet:
         return fitting[0] if len(fitting) == 1 else None
 
     def _refresh(self) -> None:
-        """Begin to fetch the keys, unless that is in progress or was tried a moment ago."""
+        """Start to fetch the keys, unless a fetch is in progress or was tried less than ``retry_seconds`` ago."""
         now_s = self._clock_s()
         if self._running is not None:
             return
@@ -254,13 +261,16 @@ class KeySet:
             log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
 
     async def _refreshed(self) -> None:
-        """Wait until the keys have been fetched, if that is in progress. Raises NotIdentifiedYetError if many calls
-        wait already, which occupy connections."""
+        """Wait until the keys have been fetched, if a fetch is in progress. Raises NotIdentifiedYetError if too many
+        calls wait already, because each of them occupies a connection.
+        """
         running = self._running
         if running is None:
             return
         if self._waiting >= _MOST_WAITING:
-            raise NotIdentifiedYetError("Too many calls wait for the keys of the token's issuer. Try again later.")
+            raise NotIdentifiedYetError(
+                "Too many calls are waiting for the keys of the token's issuer. Try again later."
+            )
         self._waiting += 1
         try:
             with contextlib.suppress(asyncio.TimeoutError, FetchError):
@@ -274,10 +284,10 @@ class KeySet:
         if not url:
             found = self._fetch(self._issuer.rstrip("/") + _DISCOVERY, limits.fetch_seconds, limits.fetch_bytes)
             if not isinstance(found, dict) or found.get("issuer") != self._issuer:
-                raise FetchError("the discovery document is of another issuer")
+                raise FetchError("the discovery document names another issuer")
             url = str(found.get("jwks_uri"))
             try:
                 check_url(url)
             except CallError:
-                raise FetchError("the discovery document has no jwks_uri of https") from None
+                raise FetchError("the discovery document has no jwks_uri with https") from None
         return keys_of(self._fetch(url, limits.fetch_seconds, limits.fetch_bytes))

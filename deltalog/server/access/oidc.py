@@ -1,7 +1,7 @@
-"""Principals by tokens of an OpenID Connect issuer (JSON Web Tokens).
+"""Authenticates callers by the tokens of an OpenID Connect issuer (JSON Web Tokens).
 
-A token is accepted only if its signature is by a key of the issuer, and its ``iss``, ``aud``, ``exp`` and ``nbf`` are
-right. Keys in the token, or addresses of keys (``jwk``, ``jku``, ``x5c``, ``x5u``), are ignored.
+A token is accepted only if it is signed with a key of the issuer, and its ``iss``, ``aud``, ``exp`` and ``nbf`` are
+valid. Keys and URLs of keys in the token (``jwk``, ``jku``, ``x5c``, ``x5u``) are ignored.
 
 Spec: RFC 7519, RFC 8725.
 """
@@ -23,18 +23,20 @@ _MOST_GROUPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """An OpenID Connect issuer, and which principal a token of it is of.
+    """An OpenID Connect issuer, and how its tokens are mapped to principals.
 
-    ``issuer``: its URL, which tokens have as ``iss``. ``audience``: what tokens must have in ``aud``. ``jwks_url``: the
-    URL of its keys; empty: the issuer's discovery document says it. ``principal_claim``, ``groups_claim``: the claims
-    that name the principal and its groups; a dotted name, such as ``realm_access.roles``, is a claim in a claim.
-    ``prefix``: is put before the names of principals and groups, so that the issuer cannot name other principals.
-    ``admins``, ``admin_groups``: names of administrators and of their groups, with the prefix. ``scope``: the most that
-    a token permits, READ, WRITE or ADMIN. ``algorithms``: the accepted signature algorithms, of public keys only.
-    ``leeway_seconds``: how much the clocks of issuer and server may differ. ``refresh_seconds``: how old the keys may
-    become before they are fetched again. ``max_age_seconds``: how old they may become if the issuer is down.
-    ``retry_seconds``: the least time between two fetches, also for unknown keys. ``fetch_seconds``, ``fetch_bytes``:
-    the limits of a fetch."""
+    ``issuer``: the URL of the issuer, which must be the ``iss`` of a token. ``audience``: the name that must be in the
+    ``aud`` of a token. ``jwks_url``: the URL of the issuer's public keys; empty: it is taken from the issuer's
+    discovery document. ``principal_claim``: the claim with the name of the principal. ``groups_claim``: the claim with
+    the names of the principal's groups. A dotted name, such as ``realm_access.roles``, is a claim within a claim, here
+    and in ``principal_claim``. ``prefix``: a text that is put before the names of principals and groups, so that the
+    issuer can name none but its own. ``admins``: the principals who are administrators, named with the prefix.
+    ``admin_groups``: the groups whose members are administrators, named with the prefix. ``scope``: the most that a
+    token permits: READ, WRITE or ADMIN. ``algorithms``: the accepted signature algorithms; only those with public keys
+    are possible. ``leeway_seconds``: how much the clocks of issuer and server may differ. ``refresh_seconds``: how old
+    the keys may become before they are fetched again. ``max_age_seconds``: how old the keys may become while they
+    cannot be fetched again. ``retry_seconds``: the minimum time between two fetches, even if a token names an unknown
+    key. ``fetch_seconds``: the maximum time of a fetch. ``fetch_bytes``: the maximum size of a fetched document."""
 
     issuer: str
     audience: str
@@ -55,7 +57,7 @@ class OidcSettings:
 
 
 class OidcIssuer:
-    """Raises CallError for settings that have no meaning, and if PyJWT is not installed."""
+    """Raises CallError for invalid settings, and if PyJWT is not installed."""
 
     def __init__(self, settings: OidcSettings, *, fetch: Callable[[str, float, int], Any] = jwks.fetch_json) -> None:
         self._jwt = _pyjwt()
@@ -65,9 +67,11 @@ class OidcIssuer:
         if settings.jwks_url:
             jwks.check_url(settings.jwks_url)
         if not settings.audience:
-            raise CallError("OpenID Connect needs the audience: what the tokens for this server have in aud.")
+            raise CallError(
+                "OpenID Connect needs the audience: set it to the value that tokens for this server have in aud."
+            )
         if not settings.algorithms or not set(settings.algorithms) <= set(jwks.ALGORITHMS):
-            raise CallError(f"The algorithms of OpenID Connect are some of {', '.join(jwks.ALGORITHMS)}.")
+            raise CallError(f"The algorithms of OpenID Connect must be among {', '.join(jwks.ALGORITHMS)}.")
         limits = jwks.KeyLimits(
             settings.refresh_seconds, settings.max_age_seconds, settings.retry_seconds, settings.fetch_seconds,
             settings.fetch_bytes,
@@ -89,7 +93,7 @@ class OidcIssuer:
         if algorithm not in self._settings.algorithms:
             raise _refused("its algorithm is not accepted")
         if "crit" in header or "b64" in header:
-            raise _refused("it has header members that must be understood")
+            raise _refused("its header has critical extensions (crit), which are not supported")
         if kid is not None and (not isinstance(kid, str) or len(kid) > _MOST_KID):
             raise _refused("its kid is malformed")
         return self._principal(self._claims(token, algorithm, await self._keys.find(kid, algorithm)))
@@ -109,11 +113,11 @@ class OidcIssuer:
         except jwt.InvalidAudienceError:
             reason = "it is for another audience"
         except jwt.InvalidIssuerError:
-            reason = "it is of another issuer"
+            reason = "it is from another issuer"
         except jwt.MissingRequiredClaimError:
             reason = "it lacks exp, iss or aud"
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError, OverflowError):
-            reason = "its signature or a claim is wrong"
+            reason = "its signature or one of its claims is invalid"
         raise _refused(reason)
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
@@ -124,10 +128,10 @@ class OidcIssuer:
         if not is_name(name) or not is_principal_name(settings.prefix + str(name)):
             raise _refused(f"its claim {settings.principal_claim} is not the name of a principal")
         if settings.principal_claim == "email" and claims.get("email_verified", True) is not True:
-            raise _refused("its address was not verified by the issuer")
+            raise _refused("its email address was not verified by the issuer")
         if not isinstance(groups, list) or len(groups) > _MOST_GROUPS:
             raise _refused(f"its claim {settings.groups_claim} is not a list of at most {_MOST_GROUPS} groups")
-        # A group whose name cannot be in a grant gives no rights.
+        # Groups whose names are invalid in grants are left out: nothing can be granted to them.
         named = frozenset(settings.prefix + each for each in groups if is_name(each))
         full = settings.prefix + str(name)
         is_admin = full in settings.admins or not named.isdisjoint(settings.admin_groups)

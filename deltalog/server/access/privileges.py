@@ -1,10 +1,10 @@
-"""What a principal may do with the catalog, its schemas and its tables, by owners and grants. Pure.
+"""Derives the rights of a principal on the catalog, its schemas and its tables from owners and grants. Pure.
 
-The words are those of Unity Catalog. A grant on the catalog holds for all its schemas and tables, and one on a schema
-for all its tables. Nothing below the catalog can be used without USE CATALOG, and no table without USE SCHEMA on its
-schema, whatever else is granted. The owner of an object manages it and everything below it: grants, changes of owners,
-renames, drops. Data is read and written with SELECT and MODIFY, which the owner of a table has, but not the owner of
-its schema or of the catalog, who can grant them.
+The privileges are named as in Unity Catalog. A grant on the catalog applies to all its schemas and tables, and a grant
+on a schema to all its tables. Whatever else is granted, schemas and tables cannot be used without USE CATALOG, and
+tables not without USE SCHEMA on their schema. The owner of an object manages it and everything below it: grants,
+changes of owners, renames, drops. Reading data needs SELECT, and writing data needs MODIFY. The owner of a table has
+both. The owners of its schema and of the catalog have neither, but can grant them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ GROUP = "group:"
 
 
 class Privilege(str, enum.Enum):
-    """A privilege that can be granted. CREATE EXTERNAL TABLE: register tables at any location that is not one of
-    another table; Unity Catalog grants it on external locations, which this catalog does not have."""
+    """A privilege that can be granted. CREATE EXTERNAL TABLE permits registering tables at any location that does not
+    overlap another table; Unity Catalog grants it on external locations, which this catalog does not have.
+    """
 
     USE_CATALOG = "USE CATALOG"
     CREATE_SCHEMA = "CREATE SCHEMA"
@@ -30,12 +31,12 @@ class Privilege(str, enum.Enum):
 
 
 MANAGE = "MANAGE"
-"""The right of the owner of an object, and of the owners of the objects around it."""
+"""The right that the owner of an object has, and the owners of its schema and catalog."""
 
 Right = str
 Rights = frozenset[Right]
 Need = tuple[Rights, ...]
-"""Alternatives: each is a set of rights, one of which must be had as a whole. Empty: nothing is needed."""
+"""Alternative sets of rights: a principal needs all the rights of one of the sets. Empty: nothing is needed."""
 
 
 class Kind(str, enum.Enum):
@@ -51,7 +52,7 @@ GRANTABLE: Mapping[Kind, frozenset[Privilege]] = {
     Kind.SCHEMA: frozenset({Privilege.USE_SCHEMA, Privilege.CREATE_TABLE, Privilege.SELECT, Privilege.MODIFY}),
     Kind.TABLE: frozenset({Privilege.SELECT, Privilege.MODIFY}),
 }
-# What whoever manages an object may do with it, and what its owner may do besides.
+# The rights of everyone who manages an object, and the additional rights of its owner.
 _MANAGER: Mapping[Kind, Rights] = {
     Kind.CATALOG: frozenset({MANAGE, Privilege.USE_CATALOG, Privilege.CREATE_SCHEMA, Privilege.CREATE_EXTERNAL_TABLE}),
     Kind.SCHEMA: frozenset({MANAGE, Privilege.USE_SCHEMA, Privilege.CREATE_TABLE}),
@@ -64,8 +65,10 @@ _SEEN: Rights = frozenset({MANAGE, Privilege.SELECT, Privilege.MODIFY})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who owns an object, and what was granted on it. ``owner``: a name; None: nobody but the owners of the objects
-    around it. ``grants``: privileges by name. Names are compared as they are; those of groups begin with ``group:``."""
+    """Who owns an object, and what was granted on it. ``owner``: the name of the owner; None: only the owners of its
+    schema and catalog own it. ``grants``: privileges by the name of the principal or group. Names are compared
+    case-sensitively; the names of groups begin with ``group:``.
+    """
 
     owner: str | None = None
     grants: Mapping[str, frozenset[Privilege]] = field(default_factory=dict)
@@ -73,7 +76,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a principal may do with an object. ``granted``: also what holds for objects below it."""
+    """The rights of a principal on an object. ``granted``: the granted privileges, including those that apply only to
+    the objects in it.
+    """
 
     kind: Kind
     rights: Rights
@@ -81,12 +86,12 @@ class Standing:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the object exists for the principal."""
+        """Whether the principal may see the object; otherwise the object is reported as missing."""
         return bool(self.rights & _SEEN) if self.kind is Kind.TABLE else _USE[self.kind] in self.rights
 
     @property
     def is_managed(self) -> bool:
-        """Whether the principal owns the object or one around it."""
+        """Whether the principal owns the object, or the schema or catalog that contains it."""
         return MANAGE in self.rights
 
     def meets(self, need: Need) -> bool:
@@ -94,14 +99,17 @@ class Standing:
 
 
 def names_of(principal: str, groups: Iterable[str]) -> frozenset[str]:
-    """The names in grants that mean a principal. A principal cannot have the name of a group."""
+    """The names by which grants refer to a principal: its own, and those of its groups with the prefix ``group:``, with
+    which the name of a principal cannot begin.
+    """
     own = [] if principal.startswith(GROUP) else [principal]
     return frozenset([*own, *(f"{GROUP}{each}" for each in groups)])
 
 
 def standing_on(kind: Kind, access: Access, names: frozenset[str], parent: Standing | None = None) -> Standing:
-    """What the principal with these names may do with an object. ``parent``: the same for the object around it; None
-    for the catalog."""
+    """The rights on an object of the principal to whom grants refer by ``names``. ``parent``: its rights on the schema
+    or catalog that contains the object; None for the catalog.
+    """
     if parent is not None and not parent.is_seen:
         return Standing(kind, frozenset())
     granted = frozenset() if parent is None else parent.granted

@@ -1,7 +1,7 @@
-"""What each call needs, as data: the scope of the credential, and rights on the objects of the call.
+"""The rule of each call, as data: which scope its credential needs, and which rights on the objects of the call.
 
-Every route states its rule. The rules are those of Unity Catalog; what needs ownership there needs the scope ADMIN
-here."""
+Every route has a rule. The rules are those of Unity Catalog; in addition, calls that need ownership there need a
+credential with the scope ADMIN here."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from deltalog.server.access.privileges import MANAGE, Need, Privilege, Rights
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What a call needs. ``scope``: the least scope. ``catalog``, ``schema``, ``table``: the rights that are needed on
-    these objects; None: the call has no such object. ``own``: the call is for objects that the caller made: a staged
-    table, or a transaction. ``cases``: further rules, by what the request says; the call needs one of them. Whoever may
-    not see an object is told that it does not exist."""
+    these objects; None: the call has no such object. ``own``: the call is permitted only on objects that the caller
+    created: staged tables or transactions. ``cases``: further rules; the content of the request decides which of them
+    applies. An object that the caller may not see is reported as missing."""
 
     scope: Scope
     catalog: Need | None = None
@@ -28,7 +28,7 @@ class Rule:
 
     @property
     def asks(self) -> bool:
-        """Whether the call needs rights on an object, or may need them."""
+        """Whether the call needs rights on an object, by the rule itself or by one of its cases."""
         needs = (self.catalog, self.schema, self.table, self.own)
         return bool(self.cases) or any(each is not None for each in needs)
 

@@ -1,8 +1,8 @@
-"""AWS signatures of requests, verified (Signature Version 4, in the Authorization header).
+"""Verifies AWS signatures of requests (Signature Version 4, in the Authorization header).
 
-A signature covers the method, the path, the query, the signed headers, among them ``host`` and the time, and the body.
-It can be repeated as it is until its time is too long ago, as with AWS: clients sign equal requests of the same second
-equally, so that a repetition cannot be told from a second request.
+A signature covers the method, the path, the query, the body, and the signed headers, which must include ``host`` and
+the time. As with AWS, a signed request can be replayed until its time is too old: a client's two equal requests within
+one second have the same signature, so that a replay cannot be told from a second request.
 
 Spec: AWS General Reference, "Create a signed AWS API request".
 """
@@ -33,8 +33,9 @@ _MUST_BE_SIGNED = frozenset({"host", "x-amz-date"})
 @dataclass(frozen=True, slots=True)
 class SigV4Settings:
     """How AWS signatures are verified. ``key_file``: the file with the server's key, at least 32 characters, from which
-    the secrets of access keys are derived. ``regions``, ``services``: the accepted regions (empty: any) and services of
-    signatures. ``window_seconds``: how much the time of a signature may differ from the server's clock."""
+    the secrets of access keys are derived. ``regions``: the regions for which signatures are accepted; empty: all.
+    ``services``: the services for which signatures are accepted. ``window_seconds``: how much the time of a signature
+    may differ from the server's clock."""
 
     key_file: str
     regions: tuple[str, ...] = ()
@@ -44,8 +45,9 @@ class SigV4Settings:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A signature as a request states it. ``scope``: date, region and service. ``request``: the canonical request up to
-    the hash of the body. ``body_hash``: what the request states in x-amz-content-sha256; None: nothing."""
+    """The signature in a request. ``scope``: date, region and service. ``request``: the canonical request up to the
+    hash of the body. ``body_hash``: the x-amz-content-sha256 of the request; None if it has none.
+    """
 
     access_key_id: str
     scope: tuple[str, str, str]
@@ -55,7 +57,7 @@ class Signature:
     value: str = field(repr=False)
 
     def is_by(self, secret: str, body_hash: str) -> bool:
-        """Whether it was made with a secret, for a body with this hash."""
+        """Whether the signature was made with ``secret`` for a body with this hash."""
         canonical = hashlib.sha256(self.request + body_hash.encode()).hexdigest()
         text = "\n".join((ALGORITHM, self.time, "/".join((*self.scope, "aws4_request")), canonical))
         key = f"AWS4{secret}".encode()
@@ -84,7 +86,7 @@ def signature_of(head: Head, settings: SigV4Settings, now_s: float) -> Signature
         raise NotAuthenticatedError("The signature is for another service or region.")
     names = signed.split(";")
     if names != sorted(set(names)):
-        raise NotAuthenticatedError("SignedHeaders of the signature are not sorted, or one occurs twice.")
+        raise NotAuthenticatedError("The SignedHeaders of the signature are not sorted, or name a header twice.")
     missing = [name for name in (*sorted(_MUST_BE_SIGNED), *names) if name not in head.headers]
     unsigned = [
         name
@@ -93,11 +95,14 @@ def signature_of(head: Head, settings: SigV4Settings, now_s: float) -> Signature
     ]
     if missing or unsigned:
         raise NotAuthenticatedError(
-            "The signature must cover host and all headers x-amz-*, and only headers that are there."
+            "The signature must cover host and all x-amz-* headers, and only headers that the request has."
         )
     body_hash = head.headers.get("x-amz-content-sha256")
     if body_hash is not None and _HASH.fullmatch(body_hash) is None:
-        raise NotAuthenticatedError("The body must be signed by its SHA-256, as a whole.")
+        raise NotAuthenticatedError(
+            "The signature must cover the SHA-256 of the whole body: x-amz-content-sha256 is not a SHA-256 in "
+            "hexadecimal."
+        )
     headers = "".join(f"{name}:{' '.join(head.headers[name].split())}\n" for name in names)
     lines = (
         head.method,
@@ -124,6 +129,6 @@ def _check_time(time: str, date: str, window_seconds: float, now_s: float) -> No
 
 
 def _canonical_query(query: bytes) -> str:
-    """The arguments in order. They stay encoded as the client has sent and signed them."""
+    """The query's parameters, sorted. They stay encoded as the client sent and signed them."""
     pairs = [each.partition("=")[::2] for each in query.decode("latin-1").split("&") if each]
     return "&".join(f"{name}={value}" for name, value in sorted(pairs))

@@ -1,6 +1,6 @@
-"""Tokens and access keys found in the catalog, with a cache.
+"""Finds tokens and access keys in the catalog, with a cache.
 
-Everything but the calls of the coordinator runs on the event loop.
+Everything runs on the event loop, except the calls of the coordinator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltalog.catalog.coordinator import Coordinator
 from deltalog.errors import DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.issued import Credential
-from deltalog.server.access.principals import NotIdentifiedYetError
+from deltalog.server.access.principals import NotIdentifiedYetError, network_of
 
 _THREADS = 2
 _MOST_WAITING = 64
@@ -26,10 +26,10 @@ _MOST_ADDRESSES = 4096
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """How the server finds tokens in its catalog. ``cache_seconds``: a change of a token takes effect within this time.
-    ``cached``: how many tokens are kept in memory. ``guesses``: how many unknown tokens an address may send in
-    ``guess_seconds``; further ones are refused without asking the catalog. ``lookup_seconds``: how long a caller waits
-    for the catalog."""
+    """How the server finds tokens in its catalog. ``cache_seconds``: how long a token is cached; a revocation takes
+    effect within this time. ``cached``: how many tokens are cached. ``guesses``: how many unknown tokens an address
+    (IPv6: one /64 network) may send in ``guess_seconds``; further ones are refused without asking the catalog.
+    ``lookup_seconds``: how long a call waits while its token is looked up in the catalog."""
 
     cache_seconds: float = 5
     cached: int = 10_000
@@ -47,21 +47,22 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self.most = most
 
     def put(self, key: K, value: V) -> None:
         self[key] = value
         self.move_to_end(key)
-        while len(self) > self._most:
+        while len(self) > self.most:
             self.popitem(last=False)
 
 
 class TokenLookup:
     """Finds tokens and access keys by their ids.
 
-    A token that is not in the cache costs one call of the coordinator, however many requests wait for it. Calls of the
-    coordinator are limited: two at a time, 64 that wait, and per address as ``TokenSettings`` says, so that guessing
-    does not load the catalog. Known tokens are not subject to the limit per address."""
+    A token that is not in the cache costs one call of the coordinator, however many requests wait for it. At most two
+    of these calls run at a time and 64 wait. Their number is also limited per address, as described in
+    ``TokenSettings``, so that callers who guess tokens do not load the catalog. Known tokens are not subject to the
+    limit per address."""
 
     def __init__(
         self,
@@ -75,18 +76,25 @@ class TokenLookup:
         self._clock_s = clock_s
         self._known: _Recent[str, tuple[float, Credential]] = _Recent(self._settings.cached)
         self._unknown: _Recent[str, float] = _Recent(self._settings.cached)
-        self._guesses: _Recent[str | None, tuple[float, float]] = _Recent(_MOST_ADDRESSES)
+        self._guesses: _Recent[str, tuple[float, float]] = _Recent(_MOST_ADDRESSES)
         self._running: dict[str, asyncio.Future[Credential | None]] = {}
         self._required: tuple[float, bool] | None = None
         self._asking: tuple[float, asyncio.Future[bool]] | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="deltalog-tokens")
 
+    def reload(self, settings: TokenSettings) -> None:
+        """Use other settings from now on."""
+        self._settings = settings
+        self._known.most = self._unknown.most = settings.cached
+
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, id_: str, caller: str | None) -> Credential | None:
-        """The token or access key with an id, as the catalog has had it less than ``cache_seconds`` ago; it may be
-        expired. ``caller``: the address that brings it. Raises NotIdentifiedYetError and the errors of coordinators."""
+        """The token or access key with this id, as it was in the catalog less than ``cache_seconds`` ago; it may be
+        expired. ``caller``: the address from which the request came. Raises NotIdentifiedYetError and the errors of
+        coordinators.
+        """
         now_s = self._clock_s()
         known, unknown_s = self._known.get(id_), self._unknown.get(id_)
         if known is not None and now_s - known[0] < self._settings.cache_seconds:
@@ -97,19 +105,21 @@ class TokenLookup:
         running = self._running.get(id_)
         if running is not None or known is not None:
             return await self._answer(running or self._start(id_, now_s))
-        self._take_guess(caller, now_s)
+        network = network_of(caller)
+        self._take_guess(network, now_s)
         is_guess = False
         try:
             found = await self._answer(self._start(id_, now_s))
             is_guess = found is None
         finally:
             if not is_guess:
-                self._guesses.put(caller, (self._left(caller, now_s) + 1, now_s))
+                self._guesses.put(network, (self._left(network, now_s) + 1, now_s))
         return found
 
     async def are_required(self) -> bool:
-        """Whether the catalog has, or has had, tokens, as far as it can be asked: a server that has started without
-        authentication stays so while its catalog does not answer, when no call can take effect."""
+        """Whether the catalog has, or once had, tokens. False while the catalog does not answer: a server that was
+        started without authentication then goes on without it, and no call can change anything.
+        """
         now_s = self._clock_s()
         if self._required is not None and (
             self._required[1] or now_s - self._required[0] < self._settings.cache_seconds
@@ -142,7 +152,7 @@ class TokenLookup:
         return running
 
     def _found(self, id_: str, done: asyncio.Future[Credential | None], now_s: float) -> None:
-        """Remember the result of a lookup that began at ``now_s``; a later change is not in it."""
+        """Cache the result of a lookup that began at ``now_s``; it may lack changes made after that."""
         self._running.pop(id_, None)
         if done.cancelled() or done.exception() is not None:
             return
@@ -162,14 +172,14 @@ class TokenLookup:
 
     # ------------------------------------------------------------------------------------------------ guesses
 
-    def _left(self, caller: str | None, now_s: float) -> float:
-        """How many more unknown tokens an address may send now."""
+    def _left(self, network: str, now_s: float) -> float:
+        """How many more unknown tokens a network may send now."""
         most = float(self._settings.guesses)
-        left, since_s = self._guesses.get(caller, (most, now_s))
+        left, since_s = self._guesses.get(network, (most, now_s))
         return min(most, left + (now_s - since_s) * most / self._settings.guess_seconds)
 
-    def _take_guess(self, caller: str | None, now_s: float) -> None:
-        left = self._left(caller, now_s)
+    def _take_guess(self, network: str, now_s: float) -> None:
+        left = self._left(network, now_s)
         if left < 1:
             raise NotIdentifiedYetError("Too many unknown tokens came from this address. Try again later.")
-        self._guesses.put(caller, (left - 1, now_s))
+        self._guesses.put(network, (left - 1, now_s))

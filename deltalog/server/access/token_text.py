@@ -1,12 +1,12 @@
 """The text of tokens and access keys: how they are made, recognised and hashed.
 
 A token is ``dlog_<id>_<secret><checksum>``: an id of 12 characters by which the catalog finds it, 256 random bits, and
-a CRC-32. Scanners for leaked secrets recognise it by ``dlog_[0-9A-Za-z]{12}_[0-9A-Za-z]{49}``, and by the checksum
-without asking anybody.
+a CRC-32. Scanners for leaked secrets recognise it by ``dlog_[0-9A-Za-z]{12}_[0-9A-Za-z]{49}``, and can check it offline
+by the checksum.
 
-The catalog stores SHA-256 of a token. A slow hash would add nothing: it makes guessing of passwords expensive, and 256
-random bits cannot be guessed at any speed; but it would cost every call, and let callers with wrong tokens load the
-server.
+The catalog stores the SHA-256 of a token. A slow hash would not be safer: it protects passwords, which can be guessed,
+but 256 random bits cannot be guessed at any speed. It would slow down every call, and callers could load the server
+with wrong tokens.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def new_token() -> Token:
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether a text is meant as a token of a catalog."""
+    """Whether a text has the prefix of the catalog's tokens."""
     return text.startswith(_PREFIX)
 
 
 def id_of(text: str) -> str | None:
-    """The id in a token; None if the text has not the form of a token, or a wrong checksum."""
+    """The id in a token; None if the text does not have the form of a token, or its checksum is wrong."""
     if len(text) != _LENGTH or not text.startswith(_PREFIX) or text[len(_PREFIX) + _ID] != "_":
         return None
     id_, secret = text[len(_PREFIX) : len(_PREFIX) + _ID], text[len(_PREFIX) + _ID + 1 :]
@@ -59,7 +59,7 @@ def id_of(text: str) -> str | None:
 
 
 def digest_of(text: str) -> str:
-    """What the catalog stores of a token."""
+    """The hash that the catalog stores for a token."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -80,7 +80,7 @@ def new_salt() -> str:
 
 
 def secret_access_key(server_key: bytes, access_key_id: str, salt: str) -> str:
-    """The secret of an access key, 256 bits that only those can compute who have the server's key."""
+    """The secret of an access key: 256 bits that can be computed only with the server's key."""
     message = _PURPOSE + f"{access_key_id}\0{salt}".encode()
     made = hmac.new(server_key, message, hashlib.sha256).digest()
     return base64.b64encode(made).decode().rstrip("=")

@@ -1,1 +1,1 @@
-"""What an operator sees of the server: the audit log, the access log, metrics and traces."""
+"""The audit log, the access log, the metrics and the traces of the server."""

@@ -1,8 +1,8 @@
-"""The audit log: who called what, with which outcome, and what the server did of its own accord.
+"""The audit log: who made which call, with which outcome, and which background work the server did.
 
-The line of a call is written before its response is sent, unless the log cannot be written. A crash therefore loses no
-line of a call whose response was sent: with ``sync`` none even if the machine crashes, otherwise none unless the
-machine crashes. It can lose the line of a call whose response was not sent yet, and whose commit may have landed.
+The line of a call is written before its response is sent, unless the log cannot be written. A crash of the process
+therefore loses no line of a call whose response was sent; with ``sync``, a crash of the machine does not either. A
+crash can lose the line of a call whose response was not sent yet, although its commit may have landed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from deltalog.server.observe import records
 from deltalog.server.observe.lines import LineFile, LineWriter
 from deltalog.server.observe.settings import AuditSettings
 
-# Probes come every few seconds, and concern no object.
+# Health probes come every few seconds and concern no object.
 _HEALTH = "GET /health"
 WARN, REFUSE = "warn", "refuse"
-# For how long the lines of refused callers who are not known are counted against the limit.
+# The period over which lines of refused unauthenticated callers are counted against their limit.
 _PERIOD_SECONDS = 1.0
 
 
@@ -54,7 +54,7 @@ class AuditLog:
 
     @property
     def is_failing(self) -> bool:
-        """Whether lines cannot be written, or wait for longer than a response does."""
+        """Whether lines cannot be written, or wait for longer than ``write_seconds``."""
         waits_s = self.writer.waits_since()
         return self.writer.is_failing or (waits_s is not None and waits_s > self._settings.write_seconds)
 
@@ -65,9 +65,7 @@ class AuditLog:
 
     def note(self, event: str) -> None:
         """Write that the server starts or ends."""
-        self._put({
-            "time": records.timestamp(self._clock_ms()), "event": event, "server": self.server, "principal": "server",
-        })  # fmt: skip
+        self._put(records.of_event(event, self._clock_ms(), self.server))
 
     async def record(self, exchange: Exchange) -> bool:
         """Write the line of a call that has been answered; returns whether it is written, after at most
@@ -91,17 +89,12 @@ class AuditLog:
             self.writer.put(lines)
 
     def record_late(self, exchange: Exchange) -> None:
-        """Write that a call has committed versions after its response."""
+        """Write that a call has committed versions after its response, or may have."""
         self._put(records.of_exchange(exchange, self._clock_ms(), self.server, "late_commit"))
 
     def record_upkeep(self, event: Upkeep, exchange: Exchange | None) -> None:
         """Write what the server did of its own accord, or as a consequence of a call."""
-        now_ms = self._clock_ms()
-        self._put(
-            records.of_upkeep(
-                event.kind, event.subject, event.done, event.seconds, event.error, now_ms, self.server, exchange
-            )
-        )
+        self._put(records.of_upkeep(event, self._clock_ms(), self.server, exchange))
 
     def _lines_of(self, exchange: Exchange) -> list[bytes] | None:
         if exchange.route is not None and exchange.route.startswith(_HEALTH):
@@ -117,25 +110,21 @@ class AuditLog:
 
     def _put_refused(self, by_status: dict[str, int]) -> None:
         if by_status:
-            self._put({
-                "time": records.timestamp(self._clock_ms()), "event": "refused", "server": self.server,
-                "principal": None, "outcome": "denied", "by_status": by_status,
-            })  # fmt: skip
+            record = records.of_event("refused", self._clock_ms(), self.server, None)
+            self._put({**record, "outcome": "denied", "by_status": by_status})
 
     def _put(self, record: dict[str, Any]) -> None:
         self.writer.put(records.lines(record, self._settings.line_bytes))
 
     def _lost(self, count: int) -> Sequence[bytes]:
-        record = {
-            "time": records.timestamp(self._clock_ms()), "event": "lost", "server": self.server, "principal": "server",
-            "lines": count,
-        }  # fmt: skip
-        return records.lines(record, self._settings.line_bytes)
+        record = records.of_event("lost", self._clock_ms(), self.server)
+        return records.lines({**record, "lines": count}, self._settings.line_bytes)
 
 
 class Strangers:
-    """Limits the lines of refused callers who are not known, since any client can cause them. ``most``: how many of
-    them are written each second; the others are counted by status."""
+    """Limits the lines about refused unauthenticated callers, because any client can cause them. ``most``: how many of
+    these lines are written per second; the others are counted by status.
+    """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -159,7 +148,7 @@ class Strangers:
             return is_written, left_out
 
     def rest(self) -> dict[str, int]:
-        """How many were left out since the last period, by status."""
+        """How many lines were left out in the current period, by status."""
         with self._lock:
             return self._taken()
 
@@ -170,7 +159,7 @@ class Strangers:
 
 
 def check(settings: AuditSettings) -> None:
-    """Raises CallError for settings that cannot work."""
+    """Raises CallError for invalid settings."""
     if settings.on_failure not in (WARN, REFUSE):
         raise CallError(f"on_failure of the audit log must be '{WARN}' or '{REFUSE}', not {settings.on_failure!r}.")
     if settings.line_bytes < records.FEWEST_LINE_BYTES:

@@ -1,9 +1,9 @@
-"""Appends lines to a file by a thread, in batches, through rotation and while the disk is full.
+"""Appends lines to a file in a background thread and in batches. Copes with log rotation and a full disk.
 
 Each batch is one ``write`` to a file that is open for appending, so that the lines of several processes do not mix.
-Before each batch, the thread opens the file again if its name stands for another file (``create`` of logrotate, or a
-deleted file); a truncated file (``copytruncate``) needs nothing. A line that a crash or a full disk cut is ended before
-the next one.
+Before each batch, the thread reopens the file if its path now leads to another file or none (``create`` of logrotate,
+or a deleted file); a truncated file (``copytruncate``) need not be reopened. If a crash or a full disk left an
+incomplete line, it is terminated before the next line is written.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class LineFile:
             raise CallError(f"The log {path} cannot be opened for appending: {error.strerror or error}.") from None
 
     def append(self, lines: Sequence[bytes]) -> int:
-        """Append lines; returns how many were written as a whole, fewer than all if the disk is full. Raises OSError if
-        the first line was not written."""
+        """Append lines; returns how many were written completely, which is fewer than all if the disk is full. Raises
+        OSError if not even the first line was written.
+        """
         self._follow()
         data = memoryview(self._repair() + b"".join(lines))
         extra = len(data) - sum(map(len, lines))
@@ -83,7 +84,7 @@ class LineFile:
         self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _MODE)
 
     def _follow(self) -> None:
-        """Open the file again if its name stands for another one."""
+        """Reopen the file if its path now leads to another file."""
         if self.path == STANDARD_OUTPUT:
             return
         try:
@@ -98,7 +99,7 @@ class LineFile:
             os.close(before)
 
     def _repair(self) -> bytes:
-        """The bytes that end a line that was cut."""
+        """The bytes that terminate an incomplete last line."""
         with contextlib.suppress(OSError):  # no file, such as a pipe
             size = os.fstat(self._fd).st_size
             if size and os.pread(self._fd, 1, size - 1) not in (b"\n", b""):
@@ -107,8 +108,10 @@ class LineFile:
 
 
 class LineWriter:
-    """Appends lines by a thread. Thread-safe. ``most_lines``: how many lines may wait; the lines after that are lost.
-    ``on_lost``: called with the number of lines that were lost when lines are written again; returns lines about it."""
+    """Appends lines in a background thread. Thread-safe. ``most_lines``: how many lines may wait; further lines are
+    lost. ``on_lost``: called with the number of lost lines once lines can be written again; returns lines that report
+    the loss.
+    """
 
     def __init__(
         self,
@@ -143,13 +146,14 @@ class LineWriter:
         return self._error is not None
 
     def waits_since(self) -> float | None:
-        """For how many seconds the oldest line has been waiting; None if none waits."""
+        """The time in seconds for which the oldest line has been waiting; None if no line waits."""
         with self._lock:
             return self._clock() - self._waiting[0][1] if self._waiting else None
 
     def put(self, lines: Sequence[bytes], *, asked: bool = False) -> Future[bool] | None:
-        """Have lines written soon. With ``asked``, returns a future: whether they are written; False as soon as an
-        attempt to write them failed, after which they are tried again. Raises nothing."""
+        """Queue lines to be written. With ``asked``, returns a future of whether they were written. It becomes False as
+        soon as an attempt to write them has failed, although they are tried again. Raises nothing.
+        """
         future: Future[bool] | None = Future() if asked else None
         with self._lock:
             if self._is_over or len(self._waiting) + len(lines) > self._most_lines:
@@ -175,7 +179,7 @@ class LineWriter:
         self._thread.join(seconds)
         left = len(self._waiting)
         if left:
-            log.error("%s: %d lines were not written before the end", self._file.path, left)
+            log.error("%s: %d lines were not written before the log was closed", self._file.path, left)
 
     def _run(self) -> None:
         while True:
@@ -224,19 +228,19 @@ class LineWriter:
         return error is None
 
     def _note(self, error: OSError | None) -> None:
-        """Log that lines cannot be written, at most once a minute, and that they are written again."""
+        """Log that lines cannot be written, at most once a minute, and later that they can be written again."""
         if error is None:
             if self._error is not None:
-                log.warning("%s is written again; %d lines were lost", self._file.path, self._unreported)
+                log.warning("%s can be written again; %d lines were lost", self._file.path, self._unreported)
                 self._warned_s = -_WARNING_SECONDS
         elif self._clock() - self._warned_s >= _WARNING_SECONDS:
             self._warned_s = self._clock()
-            what = "%s cannot be written: %s; %d lines wait, %d were lost"
+            what = "%s cannot be written: %s; %d lines are waiting, %d were lost"
             log.error(what, self._file.path, error.strerror or error, len(self._waiting), self._unreported)
         self._error = error
 
 
 def _settle(future: Future[bool], is_written: bool) -> None:
-    with contextlib.suppress(Exception):  # it was settled or cancelled before
+    with contextlib.suppress(Exception):  # it has been settled or cancelled already
         if not future.done():
             future.set_result(is_written)

@@ -1,7 +1,7 @@
 """The metrics of a server, in a registry of its own, for Prometheus.
 
-Labels have few values: routes as the server knows them, methods, statuses and names of errors. No label has a text of a
-caller. Names of tables are labels only if ``MetricsSettings.tables`` says of how many.
+Labels have few values: names of routes, methods, statuses and names of errors. No label contains text from a caller.
+Names of tables are labels only for as many tables as ``MetricsSettings.tables`` permits.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Unpublished:
         self._lock = threading.Lock()
 
     def note(self, event: CatalogCall) -> None:
-        """Take over what a call of the catalog showed."""
+        """Update the numbers from the result of a call of the catalog."""
         given, result = event.arguments, event.result
         with self._lock:
             if event.method == "head" and given:
@@ -100,7 +100,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, as it is scraped."""
+    """A metric whose value is read when it is scraped."""
 
     name: str
     kind: str
@@ -109,7 +109,7 @@ class Metric:
 
 
 class _Gauges(Collector):
-    """Gauges whose values are read when they are scraped. A source that fails has no values."""
+    """Metrics whose values are read when they are scraped. If reading a value fails, the metric has no value."""
 
     def __init__(self) -> None:
         self.sources: list[tuple[Metric, Source]] = []
@@ -135,8 +135,9 @@ def _family(metric: Metric) -> Any:
 
 
 class ServerMetrics:
-    """The metrics of one server. ``tables``: of how many tables there are series of their own. ``names``: the names of
-    tables, by id."""
+    """The metrics of one server. ``tables``: the number of tables that have their own series. ``names``: the names of
+    tables, by id.
+    """
 
     def __init__(self, tables: int = 0, names: Mapping[str, str] | None = None) -> None:
         self._names: Mapping[str, str] = {} if names is None else names
@@ -157,36 +158,43 @@ class ServerMetrics:
             "route",
         )
         self.in_progress = self._set_gauge(
-            "deltalog_server_requests_in_progress", "Requests that are not answered yet."
+            "deltalog_server_requests_in_progress", "Requests that have not been answered yet."
         )
         self.refusals = counter(
             "deltalog_server_refusals",
-            "Requests that no call was made for: unauthenticated, denied, not_found, malformed, slow (the body did not "
-            "arrive), too_large, busy (too many calls), not_http, audit (the audit log cannot be written), other.",
+            "Requests that were refused before a call was made: unauthenticated, denied, not_found, malformed, slow "
+            "(the body did not arrive in time), too_large, busy (too many calls), not_http, audit (the audit log "
+            "cannot be written), other.",
             "reason",
         )
         self.request_bytes = counter("deltalog_server_request_bytes", "Bytes of the bodies of requests.")
         self.response_bytes = counter("deltalog_server_response_bytes", "Bytes of the bodies of responses.")
-        self.commits = counter("deltalog_server_commits", "Versions of tables that calls of this server committed.")
+        self.commits = counter(
+            "deltalog_server_commits", "Versions of tables that were committed by calls of this server."
+        )
         self.late_commits = counter(
-            "deltalog_server_late_commits", "Versions that a call committed after its response, which was a time-out."
+            "deltalog_server_late_commits",
+            "Versions that calls committed after they had been answered with a time-out.",
         )
         self.conflicts = counter(
-            "deltalog_server_conflicts", "Calls that failed because of a change of another caller.", "error"
+            "deltalog_server_conflicts",
+            "Calls that failed because they conflict with a change of another caller.",
+            "error",
         )
         self.unknown = counter(
-            "deltalog_server_unknown_outcomes", "Calls whose response says that their effect is unknown."
+            "deltalog_server_unknown_outcomes", "Calls whose response says that they may have taken effect."
         )
         self.ratifications = counter(
             "deltalog_catalog_ratifications",
-            "Proposals to the catalog: ratified, moved (another commit came first), marked (a clean-up marked a file "
-            "first), decided (it was ratified or refused before), timeout (the outcome is not known yet), error.",
+            "Commits that were proposed to the catalog: ratified, moved (another commit came first), marked (a "
+            "clean-up marked a file first), decided (it was ratified or refused before), timeout (the outcome is not "
+            "known yet), error.",
             "result",
         )
         self.retries = counter(
             "deltalog_commit_retries",
-            "Attempts to commit after the first one, since another commit came first, and requests that were repeated "
-            "because their outcome was unknown.",
+            "Further attempts of commits because another commit came first, and requests that were repeated because "
+            "their outcome was unknown.",
         )
         self.recoveries = counter("deltalog_recovery_runs", "Runs of recovery: ok, failed.", "result")
         self.recovery_seconds = histogram(
@@ -194,51 +202,60 @@ class ServerMetrics:
         )
         self.recovery_success = self._set_gauge(
             "deltalog_recovery_last_success_timestamp_seconds",
-            "When recovery last ended without an error, in seconds since 1970; 0: not since the start.",
+            "When recovery last ended without an error, in seconds since 1970; 0: not since the server started.",
         )
         self.recovered = counter(
             "deltalog_recovery_items",
-            "What recovery did: published (commits), aborted (transactions), cleaned (files and records), forgotten "
-            "(transactions).",
+            "What recovery has published (commits), aborted (transactions), cleaned (files and records) and forgotten "
+            "(records of transactions that ended long ago).",
             "kind",
         )
-        self.published = counter("deltalog_published_commits", "Ratified commits that were copied to _delta_log.")
+        self.published = counter(
+            "deltalog_published_commits", "Ratified commits that were published (copied to _delta_log)."
+        )
         self.publication_errors = counter("deltalog_publication_errors", "Publications that failed.")
         self.deleted = counter(
-            "deltalog_deleted_files", "Deleted files: of dropped tables, of aborted transactions, staged commits.",
+            "deltalog_deleted_files",
+            "Deleted files: those of dropped tables or of aborted transactions, and staged commits.",
             "kind",
-        )  # fmt: skip
+        )
         self.catalog_calls = counter(
             "deltalog_catalog_calls", "Calls of the catalog's database, by method; result: ok, error.",
             "method", "result",
         )  # fmt: skip
         self.catalog_seconds = histogram(
-            "deltalog_catalog_call_duration_seconds", "Duration of calls of the catalog.", _CALL_SECONDS, "method"
+            "deltalog_catalog_call_duration_seconds",
+            "Duration of calls of the catalog's database.",
+            _CALL_SECONDS,
+            "method",
         )
         self.catalog_errors = counter(
-            "deltalog_catalog_errors", "Calls of the catalog that failed, by the class of the error.", "error"
+            "deltalog_catalog_errors",
+            "Calls of the catalog's database that failed, by the class of the error.",
+            "error",
         )
         self.store_calls = counter(
             "deltalog_store_calls",
-            "Calls of stores, by method; result: ok, absent (there is no such object, which is usual), error.",
+            "Calls of stores, by method; result: ok, absent (there is no such object, which is not an error), error.",
             "method", "result",
         )  # fmt: skip
         self.store_seconds = histogram(
             "deltalog_store_call_duration_seconds", "Duration of calls of stores.", _CALL_SECONDS, "method"
         )
         self.watch("deltalog_unpublished_commits",
-            "Ratified commits that are not in _delta_log yet, in all tables, as this process last saw them.",
+            "Ratified commits of all tables that are not in _delta_log yet, as far as this process has seen.",
             lambda: [({}, sum(self._unpublished.counts().values()))])  # fmt: skip
-        self.watch("deltalog_unpublished_commits_max", "The most unpublished commits that one table has.",
+        self.watch("deltalog_unpublished_commits_max",
+            "The number of unpublished commits of the table that has the most.",
             lambda: [({}, max(self._unpublished.counts().values(), default=0))])  # fmt: skip
         self.watch("deltalog_tables_with_unpublished_commits", "Tables that have unpublished commits.",
             lambda: [({}, len(self._unpublished.counts()))])  # fmt: skip
         if tables > 0:
             self.watch("deltalog_table_unpublished_commits",
-                "Unpublished commits of the tables that have the most; only with [metrics] tables.",
+                "Unpublished commits of the tables that have the most; only if [metrics] tables is set.",
                 self._worst_tables, "table")  # fmt: skip
         self.registry.register(self._gauges)
-        # Not with the registry in the constructor, which would read /proc now.
+        # Registered afterwards: with the registry as an argument, the constructor would read /proc now.
         self.registry.register(ProcessCollector(registry=None))
         GCCollector(registry=self.registry)
 
@@ -262,8 +279,9 @@ class ServerMetrics:
         self._gauges.sources.append((metric, source))
 
     def collect(self) -> Iterable[Any]:
-        """All metrics, for prometheus_client's formats. The times of creation, which would double the number of series,
-        are left out."""
+        """All metrics, to be written in prometheus_client's formats. The ``_created`` series are left out, because they
+        would double the number of series.
+        """
         for family in self.registry.collect():
             family.samples = [each for each in family.samples if not each.name.endswith("_created")]
             yield family
@@ -286,9 +304,9 @@ class ServerMetrics:
         if outcome_of(exchange) == "unknown":
             self.unknown.inc()
 
-    def refused(self, status: int, is_unauthenticated: bool = False, is_audit: bool = False) -> None:
+    def refused(self, status: int, is_unauthorized: bool = False, is_audit: bool = False) -> None:
         """Count a request that no call was made for."""
-        reason = "audit" if is_audit else "unauthenticated" if is_unauthenticated else _REASONS.get(status, OTHER)
+        reason = "audit" if is_audit else "unauthenticated" if is_unauthorized else _REASONS.get(status, OTHER)
         self.refusals.labels(reason).inc()
 
     def refused_not_http(self) -> None:

@@ -1,4 +1,4 @@
-"""What is observed of a server: joins the audit log, the access log, the metrics and the traces."""
+"""Passes requests and events to the audit log, the access log, the metrics and the traces of a server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SERVER = Principal(records.SERVER, is_admin=True)
 
 
 def check_settings(audit: AuditSettings, metrics: MetricsSettings) -> None:
-    """Raises CallError for settings that cannot work. Opens and writes nothing."""
+    """Raises CallError for invalid settings. Opens and writes nothing."""
     check_audit(audit)
     for file in (audit.file, audit.access_file):
         if file and file != STANDARD_OUTPUT and not Path(file).parent.is_dir():
@@ -44,7 +44,7 @@ def check_settings(audit: AuditSettings, metrics: MetricsSettings) -> None:
 
 
 class TableNames(dict[str, str]):
-    """The names of the tables that the catalog has shown last, by id."""
+    """The names of the tables that calls of the catalog returned most recently, by id."""
 
     def note(self, event: CatalogCall) -> None:
         """Take over what a call of the catalog showed."""
@@ -70,11 +70,11 @@ class TableNames(dict[str, str]):
 
 
 class Observation:
-    """What is observed of one server. ``audit``, ``metrics``, ``traces``: by default, there is none. ``provider``: the
+    """The audit log, the metrics and the traces of one server; by default, it has none of them. ``provider``: the
     tracer provider, by default that of the process.
 
-    The events of the library are those of the whole process: calls of stores and of catalogs that are not part of a
-    request of another server are counted.
+    The library's events come from the whole process. Events that belong to a request of another server in the process
+    are ignored; all others are counted.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Observation:
         return self.audit is not None and self.audit.is_failing
 
     def start(self, observers: Sequence[Observer] = ()) -> None:
-        """Begin: listen to the library's events, if anyone wants them, and serve the metrics."""
+        """Start listening to the library's events, if they are needed, and start serving the metrics."""
         if (self._is_on or observers) and self._end is None:
             self._end = library.listen(self._note)
             if self._scraping is not None:
@@ -129,8 +129,12 @@ class Observation:
             if self.audit is not None:
                 self.audit.note("start")
 
+    def reread(self) -> Callable[[], None]:
+        """Read the token of the metrics again, and return what puts it into effect. Raises CallError."""
+        return (lambda: None) if self._scraping is None else self._scraping.reread()
+
     def close(self) -> None:
-        """End, and write the lines that wait, for a few seconds at most. Can be repeated."""
+        """Stop, and write the waiting lines, for a few seconds at most. Can be called again."""
         if self._end is not None:
             self._end()
             self._end = None
@@ -145,14 +149,14 @@ class Observation:
             access.close()
 
     def flush(self) -> None:
-        """Write the lines that wait, for a moment at most, since the process ends now."""
+        """Write the waiting lines, for a moment at most, because the process is about to end."""
         audit = self.audit
         for writer in (None if audit is None else audit.writer, self._access):
             if writer is not None:
                 writer.close(_FLUSH_SECONDS)
 
     def work_as_server(self) -> None:
-        """From now on, what this thread does is the server's own work."""
+        """Treat the work of this thread as background work of the server from now on."""
         CURRENT.set(self._background)
 
     # ------------------------------------------------------------------------------------------- requests
@@ -176,7 +180,7 @@ class Observation:
             self.metrics.refused(status, is_unauthorized, is_audit=self.refuses and status == 503)
 
     def refused_not_http(self, caller: str | None) -> None:
-        """Bytes have arrived that are no request."""
+        """Bytes have arrived that are not an HTTP request."""
         if self.metrics is not None:
             self.metrics.refused_not_http()
         if self.audit is not None:
@@ -184,13 +188,13 @@ class Observation:
             self.audit.record_later(exchange)
 
     async def before_response(self, exchange: Exchange) -> None:
-        """The response is decided: write the line of the audit log."""
+        """The response has been decided. Write the line of the audit log before it is sent."""
         self._settle(exchange)
         if self.audit is not None:
             await self.audit.record(exchange)
 
     def failed(self, exchange: Exchange) -> None:
-        """There is no response, because the server failed or ends."""
+        """No response is sent, because the server failed or shuts down."""
         self._settle(exchange)
         if self.audit is not None:
             self.audit.record_later(exchange)
@@ -243,6 +247,11 @@ class Observation:
                     if some:
                         self._name(exchange, table_id)
                         exchange.in_doubt[table_id] = max(some)
+                if exchange.is_answered and self.audit is not None:
+                    doubt = {table_id: max(some) for table_id, some in proposed.items() if some}
+                    self.audit.record_late(
+                        dataclasses.replace(exchange, versions={}, commits={}, in_doubt=doubt, trace=None)
+                    )
             elif event.error is None and result.name == "RATIFIED":
                 self._committed(exchange, proposed)
 
@@ -274,7 +283,9 @@ class Observation:
             )
 
     def _settle(self, exchange: Exchange) -> None:
-        """End the call. Versions that were in doubt are committed if it succeeded, since it has found that out."""
+        """End the call. If it succeeded, the versions that were in doubt count as committed, because the call has
+        resolved them.
+        """
         exchange.seconds = time.monotonic() - exchange.started_s
         if 200 <= exchange.status < 400:
             for table_id, version in list(exchange.in_doubt.items()):
@@ -304,12 +315,22 @@ class Observation:
 
 def _watch(metrics: ServerMetrics, name: str, writer: LineWriter) -> None:
     prefix = f"deltalog_{name}"
-    metrics.watch(f"{prefix}_lines_written_total", "Lines that were written.", lambda: [({}, writer.written)])
     metrics.watch(
-        f"{prefix}_lines_lost_total", "Lines that were lost because too many waited.", lambda: [({}, writer.lost)]
+        f"{prefix}_lines_written_total", f"Lines of the {name} log that were written.", lambda: [({}, writer.written)]
     )
-    metrics.watch(f"{prefix}_lines_waiting", "Lines that wait to be written.", lambda: [({}, writer.waiting)])
-    metrics.watch(f"{prefix}_failing", "1 while lines cannot be written.", lambda: [({}, float(writer.is_failing))])
+    metrics.watch(
+        f"{prefix}_lines_lost_total",
+        f"Lines of the {name} log that were lost because too many waited.",
+        lambda: [({}, writer.lost)],
+    )
+    metrics.watch(
+        f"{prefix}_lines_waiting", f"Lines of the {name} log that wait to be written.", lambda: [({}, writer.waiting)]
+    )
+    metrics.watch(
+        f"{prefix}_failing",
+        f"1 while lines of the {name} log cannot be written.",
+        lambda: [({}, float(writer.is_failing))],
+    )
 
 
 def _metrics_of(settings: MetricsSettings, names: TableNames) -> tuple[ServerMetrics, Scraping]:
@@ -333,7 +354,7 @@ def _traces_of(settings: TraceSettings, provider: Any) -> Traces:
         raise CallError(f"Traces need the extra 'telemetry' ({error}): pip install 'deltalog[telemetry]'.") from None
     if provider is None and not traces.exports():
         log.warning(
-            "traces are enabled, but this process has no tracer provider, so no span is exported: start it with "
-            "opentelemetry-instrument"
+            "traces are enabled, but this process has no tracer provider, so no span is exported: start the "
+            "server with opentelemetry-instrument"
         )
     return traces.Traces(calls=settings.calls, provider=provider)

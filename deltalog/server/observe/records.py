@@ -1,6 +1,7 @@
-"""The lines of the audit log and of the access log.
+"""Formats the lines of the audit log and of the access log.
 
-A line is ASCII: all other characters are escaped, so that no text of a caller can begin a line or control a terminal.
+A line is ASCII: all other characters are escaped, so that text from a caller cannot start a new line or control a
+terminal.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deltalog.metrics import Upkeep
 from deltalog.server.exchange import Exchange
 
 SERVER = "server"
@@ -18,7 +20,8 @@ SERVER = "server"
 UNKNOWN_ERRORS = frozenset({"CommitStateUnknownException", "OperationTimeoutException"})
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 FEWEST_LINE_BYTES = 2048
-# The first of these that makes a line short enough limits the bytes of a text; a cut text ends with its length.
+# The limits to which texts are shortened, in bytes: the first one that makes the line short enough is used. A shortened
+# # text ends with its original length.
 _LONGEST_TEXTS = (512, 256, 128, 64, 40)
 _MOST_MEMBERS = 32
 _PART_BYTES = 32
@@ -26,8 +29,9 @@ _UNSAFE = re.compile(r"[^ !#-\[\]-~]")
 
 
 def outcome_of(exchange: Exchange) -> str:
-    """``allowed``: the call had its effect. ``denied``: the caller may not make it. ``failed``: it had no effect.
-    ``unknown``: it may have had its effect."""
+    """``allowed``: the call took effect. ``denied``: the caller is not permitted to make it. ``failed``: it had no
+    effect. ``unknown``: it may have taken effect.
+    """
     if exchange.status in (401, 403) or exchange.is_hidden:
         return "denied"
     if 200 <= exchange.status < 400:
@@ -82,36 +86,33 @@ def _version(exchange: Exchange, table_id: str, version: int) -> dict[str, Any]:
     return found
 
 
-def of_upkeep(
-    kind: str,
-    subject: str,
-    done: Mapping[str, int],
-    seconds: float,
-    error: str | None,
-    now_ms: int,
-    server: str,
-    exchange: Exchange | None,
-) -> dict[str, Any]:
+def of_upkeep(event: Upkeep, now_ms: int, server: str, exchange: Exchange | None) -> dict[str, Any]:
     """The record of work that the server did of its own accord, or as a consequence of a request."""
     principal = None if exchange is None or exchange.principal is None else exchange.principal
     return {
         "time": timestamp(now_ms),
-        "event": kind,
+        "event": event.kind,
         "server": server,
         "request_id": None if exchange is None else exchange.request_id,
         "principal": SERVER if principal is None else principal.name,
-        "object": subject,
-        "done": dict(done),
-        "outcome": "allowed" if error is None else "failed",
-        "error": error,
-        "duration_ms": round(seconds * 1000, 3),
+        "object": event.subject,
+        "done": dict(event.done),
+        "outcome": "allowed" if event.error is None else "failed",
+        "error": event.error,
+        "duration_ms": round(event.seconds * 1000, 3),
     }
+
+
+def of_event(event: str, now_ms: int, server: str, principal: str | None = SERVER) -> dict[str, Any]:
+    """The record of anything else; its caller adds members."""
+    return {"time": timestamp(now_ms), "event": event, "server": server, "principal": principal}
 
 
 def lines(record: Mapping[str, Any], most_bytes: int) -> list[bytes]:
     """A record as lines of at most ``most_bytes``, each a JSON object. Long texts are shortened. Lists that do not fit
-    are continued in further lines, which have the same other members and ``"part"``, so that none of their items is
-    lost."""
+    are continued in further lines, so that no item is lost; these repeat the other members and have a number
+    ``"part"``.
+    """
     for longest in _LONGEST_TEXTS:
         shortened = _shortened(record, longest)
         whole = _encoded(shortened)
@@ -170,7 +171,7 @@ def _encoded(record: Any) -> bytes:
 
 
 def access_line(exchange: Exchange, most_bytes: int = 8192) -> bytes:
-    """A line in the common log format, with the seconds and the id of the request at its end."""
+    """A line in the common log format, followed by the duration in seconds and the id of the request."""
     when = _utc(exchange.started_ms)
     date = f"{when.day:02}/{_MONTHS[when.month - 1]}/{when:%Y:%H:%M:%S} +0000"
     principal = "-" if exchange.principal is None else _token(exchange.principal.name)
@@ -199,5 +200,5 @@ def _escaped(text: str) -> str:
 
 
 def _token(text: str) -> str:
-    """A text without blanks, for a place between blanks."""
+    """A text without spaces, for a field that is delimited by spaces."""
     return _escaped(text[:256]).replace(" ", "\\x20") or "-"

@@ -11,8 +11,9 @@ _SECRETS = (b"authorization", b"x-amz-security-token", b"cookie")
 
 
 def given_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The id in the header ``x-request-id``; None if there is none, or more than one, or it has characters other than
-    letters, digits and ``._:@/+=-``, or more than 128, or it is part of a credential."""
+    """The id in the header ``x-request-id``. None if the request has no such header or several, or if the id has other
+    characters than letters, digits and ``._:@/+=-``, is longer than 128 characters, or is part of a credential.
+    """
     found, secrets = [], []
     for name, value in headers:
         lowered = name.lower()
@@ -23,5 +24,5 @@ def given_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     if len(found) != 1 or not _ID.fullmatch(found[0]):
         return None
     (given,) = found
-    # Short ids may occur in a credential by chance, and reveal nothing of it.
+    # A short id may occur in a credential by chance, and reveals too little of it to matter.
     return None if len(given) >= 8 and any(given in secret for secret in secrets) else given.decode("ascii")

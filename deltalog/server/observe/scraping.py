@@ -1,5 +1,7 @@
-"""Serves ``GET /metrics`` on a listener of its own, so that who may scrape needs no right on tables, and callers of the
-tables cannot see the metrics. It runs in a thread with its own event loop: it answers while the server is busy."""
+"""Serves ``GET /metrics`` on a separate listener, so that scrapers need no rights on tables, and callers of the server
+cannot see the metrics. The listener runs in a thread with its own event loop, so that it answers while the server is
+busy.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ def token_of(settings: MetricsSettings) -> str | None:
     if not settings.token_file:
         if not _is_loopback(settings.host) and not settings.any_address:
             raise CallError(
-                f"The metrics would be readable from other machines at {settings.host}. Give [metrics] a token_file, "
-                "or set any_address if the network limits who reaches it, or serve them on 127.0.0.1."
+                f"Other machines could read the metrics at {settings.host} without a token. Set token_file "
+                "in [metrics], or set any_address if the network limits who can reach the address, or "
+                "serve the metrics on 127.0.0.1."
             )
         return None
     try:
@@ -72,6 +75,7 @@ class Scraping:
     def __init__(self, metrics: ServerMetrics, settings: MetricsSettings) -> None:
         """Raises CallError, or OSError if the address is not available."""
         self._metrics = metrics
+        self._settings = settings
         self._token = token_of(settings)
         self._socket = _bound(settings.host, settings.port)
         self._server = uvicorn.Server(
@@ -102,6 +106,15 @@ class Scraping:
     def start(self) -> None:
         self._thread.start()
 
+    def reread(self) -> Callable[[], None]:
+        """Read the token again, and return what puts it into effect. Raises CallError."""
+        token = token_of(self._settings)
+
+        def use() -> None:
+            self._token = token
+
+        return use
+
     def close(self) -> None:
         self._server.should_exit = True
         if self._thread.ident is not None:
@@ -112,7 +125,7 @@ class Scraping:
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         except Exception:
-            log.exception("the metrics are not served any more")
+            log.exception("the metrics are no longer served")
 
     async def _answer(self, scope: Mapping[str, Any], receive: Any, send: Send) -> None:
         status, kind, body = self._page(scope)

@@ -1,6 +1,6 @@
 """OpenTelemetry spans: one per request, and one per call of the catalog and of stores that the request makes.
 
-The spans go to the tracer provider of the process. Attributes have no query, header, body or message of an error.
+The spans go to the tracer provider of the process. Their attributes contain no query, header, body or error message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CARRIED = frozenset({b"traceparent", b"tracestate"})
 
 
 class _Trace:
-    """The span of a request. ``context``: that of its children."""
+    """The span of a request. ``context``: the context in which its child spans are started."""
 
     __slots__ = ("children", "context", "span")
 
@@ -38,14 +38,16 @@ class _Trace:
 
 
 class Traces:
-    """``calls``: whether calls of the catalog and of stores get spans. ``provider``: that of the process by default."""
+    """The traces of a server. ``calls``: whether calls of the catalog and of stores get spans. ``provider``: the tracer
+    provider; None: that of the process.
+    """
 
     def __init__(self, *, calls: bool = True, provider: trace.TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer(_NAME, VERSION, tracer_provider=provider)
         self._calls = calls
 
     def begin(self, exchange: Exchange, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Start the span of a request, below that of its caller if the headers name one."""
+        """Start the span of a request, as a child of the caller's span if the headers name one."""
         carrier = {
             name.lower().decode("latin-1"): value.decode("latin-1")
             for name, value in headers
@@ -86,7 +88,9 @@ class Traces:
         span.end()
 
     def note(self, event: StoreCall | CatalogCall, exchange: Exchange) -> None:
-        """Add the span of a call that has just ended. A request has at most 1,000; ``deltalog.calls`` counts all."""
+        """Add the span of a call that has just ended. A request has at most 1,000 of these; its attribute
+        ``deltalog.calls`` counts all calls.
+        """
         found: _Trace | None = exchange.trace
         if found is None or not self._calls or not found.span.is_recording():
             return
@@ -113,5 +117,5 @@ def _place(event: StoreCall | CatalogCall) -> str:
 
 
 def exports() -> bool:
-    """Whether the process has a tracer provider other than the one of the API, which drops all spans."""
+    """Whether the process has a tracer provider that can export spans; the default one of the API drops them all."""
     return not isinstance(trace.get_tracer_provider(), (trace.NoOpTracerProvider, trace.ProxyTracerProvider))

@@ -1,1 +1,1 @@
-"""The OpenAPI description of everything that the server serves, generated from its routes and messages."""
+"""Generates the OpenAPI description of all calls of the server from its routes and message types."""

@@ -1,6 +1,6 @@
-"""What the description says of each call, by the name of its route.
+"""The parts of the OpenAPI description that are written by hand, by the name of the route.
 
-Statuses and bodies that every call of an API can give are in ``document``.
+Statuses and bodies that every call of an API can return are in ``document``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A call. ``summary``: one line. ``result``: the type of the body of a success; None: it has none. ``body``: the
-    type of the request's body. ``errors``: the types of errors, beside those of every call of the API."""
+    """A call. ``summary``: one line. ``result``: the type of the body of a successful response; None: it has no body.
+    ``body``: the type of the request's body. ``errors``: the types of errors, in addition to those of every call of the
+    API.
+    """
 
     summary: str
     result: Any = None
@@ -45,11 +47,18 @@ class Described:
 
 _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1, "maxLength": 4096}
 _PAGES = (
-    Parameter("page_token", "The token of the next page, as the last page gave it.", _TEXT),
-    Parameter("max_results", "The most items of the page; at most 50 are given.", {"type": "integer", "minimum": 0}),
+    Parameter("page_token", "The token of the page, from the response with the previous page.", _TEXT),
+    Parameter(
+        "max_results",
+        "The maximum number of items on the page; values above 50 count as 50.",
+        {"type": "integer", "minimum": 0},
+    ),
 )
 _OPERATION = Parameter(
-    "operation", "What the credentials are for.", {"type": "string", "enum": ["READ", "READ_WRITE"]}, True
+    "operation",
+    "The operation for which the credentials are needed.",
+    {"type": "string", "enum": ["READ", "READ_WRITE"]},
+    True,
 )
 _CATALOG_NAME = Parameter("catalog_name", "The name of the catalog.", _TEXT, True)
 _DELTA_TABLE = "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}"
@@ -57,11 +66,13 @@ _DELTA_SCHEMA = "/delta/v1/catalogs/{catalog}/schemas/{schema}"
 
 UNITY: Mapping[str, Described] = {
     "GET /delta/v1/config": Described(
-        "The protocol version and the calls of the Delta API.",
+        "The protocol version of the Delta API, and the calls that the server supports.",
         messages.Config,
         query=(
             Parameter("catalog", "The name of the catalog.", _TEXT, True),
-            Parameter("protocol-versions", "The versions that the client knows, such as 1.0,2.3.", _TEXT, True),
+            Parameter(
+                "protocol-versions", "The protocol versions that the client supports, such as 1.0,2.3.", _TEXT, True
+            ),
         ),
         errors=(INVALID, NO_CATALOG),
     ),
@@ -72,7 +83,7 @@ UNITY: Mapping[str, Described] = {
         errors=(INVALID, NO_SCHEMA, EXISTS, CONFLICT),
     ),
     "GET /delta/v1/staging-tables/{table_id}/credentials": Described(
-        "Credentials to write the first version of a staged table.", messages.Credentials, errors=(NO_TABLE,)
+        "Credentials for writing the first version of a staged table.", messages.Credentials, errors=(NO_TABLE,)
     ),
     f"POST {_DELTA_SCHEMA}/tables": Described(
         "Create a staged table, or register an external one.",
@@ -103,7 +114,7 @@ UNITY: Mapping[str, Described] = {
         errors=(INVALID, NO_TABLE),
     ),
     f"POST {_DELTA_TABLE}/metrics": Described(
-        "Report metrics of commits.", body=messages.ReportMetrics, errors=(INVALID, NO_TABLE)
+        "Report metrics about commits.", body=messages.ReportMetrics, errors=(INVALID, NO_TABLE)
     ),
     "GET /delta/v1/temporary-path-credentials": Described(
         "Credentials for a location that is not one of a managed table.",
@@ -200,11 +211,15 @@ UNITY: Mapping[str, Described] = {
 
 OWN: Mapping[str, Described] = {
     "GET /v1/tables": Described(
-        "The tables of the catalog, of all schemas, by name.",
+        "The tables of all schemas of the catalog, ordered by name.",
         administration.CatalogTables,
         query=(
             Parameter("schema", "Only tables of this schema.", _TEXT),
-            Parameter("prefix", "Only tables whose name begins so: the name in the schema, else the full name.", _TEXT),
+            Parameter(
+                "prefix",
+                "Only tables whose name begins with this text. Without a schema, it is compared with the full name.",
+                _TEXT,
+            ),
             *_PAGES,
         ),
         errors=(
@@ -227,12 +242,12 @@ OWN: Mapping[str, Described] = {
         errors=(INVALID, NO_CATALOG, NO_SCHEMA, NO_TABLE, CONFLICT),
     ),
     "POST /v1/tables/{name}/release": Described(
-        "Release a table from the catalog, for access by its path.",
+        "Release a table from the catalog, so that it can be used by its path.",
         administration.RemovedTable,
         errors=(INVALID, UNSUPPORTED, NO_CATALOG, NO_SCHEMA, NO_TABLE, CONFLICT, TAKEN, UNKNOWN),
     ),
     "POST /v1/tables/{name}/publish": Described(
-        "Copy the ratified commits of a table to its log.",
+        "Publish the ratified commits of a table: copy them to its _delta_log.",
         administration.PublishedTable,
         errors=(INVALID, NO_CATALOG, NO_SCHEMA, NO_TABLE, CONFLICT),
     ),
@@ -252,10 +267,14 @@ LAKE_FORMATION: Mapping[str, Described] = {
     "DescribeTransaction": Described("The state of a transaction.", shapes.DescribedTransaction, shapes.OneTransaction),
     "ListTransactions": Described("Transactions, oldest first.", shapes.ListedTransactions, shapes.ListTransactions),
     "DeleteObjectsOnCancel": Described(
-        "Name objects that are deleted if the transaction is cancelled.", shapes.Empty, shapes.DeleteObjectsOnCancel
+        "Register objects that are to be deleted if the transaction is cancelled.",
+        shapes.Empty,
+        shapes.DeleteObjectsOnCancel,
     ),
     "UpdateTableObjects": Described(
-        "Add and remove data files, in a transaction or at once.", shapes.Empty, shapes.UpdateTableObjects
+        "Add and remove data files, in a transaction or as a commit of its own.",
+        shapes.Empty,
+        shapes.UpdateTableObjects,
     ),
     "GetTableObjects": Described("The data files of a table.", shapes.TableObjects, shapes.GetTableObjects),
 }

@@ -26,9 +26,9 @@ _Json = dict[str, Any]
 _HEALTH_SHAPES = (shapes.Health, shapes.Live, shapes.Ready, shapes.Unready, shapes.Failing)
 _REF = "#/components/schemas/{name}"
 _TEXT = "application/json"
-# What every call of Unity Catalog's API, and of deltalog's own, can answer.
+# The errors that every call of Unity Catalog's APIs and of deltalog's own API can return.
 _EVERY = (BAD_REQUEST, "NotAuthorizedException", "PermissionDeniedException", "TooManyRequestsException", INTERNAL)
-# Statuses whose error type has another status otherwise.
+# Statuses of refusals before the body is read; their error type has another status in all other responses.
 _REFUSED_UNREAD = {
     "408": "The body was not received in time.",
     "413": "The body is too large.",
@@ -43,11 +43,11 @@ _LAKE_UNREAD = {
     "503": ("ServiceUnavailableException",),
 }
 _TITLES = {
-    "400": "The request is wrong.",
-    "401": "The caller has not proved who it is.",
-    "403": "The caller may not do this.",
-    "404": "There is no such object.",
-    "409": "The object exists already, or was changed at the same time.",
+    "400": "The request is invalid.",
+    "401": "The caller is not authenticated.",
+    "403": "The caller is not permitted to do this.",
+    "404": "The object does not exist, or the caller may not see it.",
+    "409": "The object already exists, or was changed at the same time.",
     "429": "Too many requests, or too many unpublished commits. Repeat the request later.",
     "500": "The server, a store or the catalog failed, or it is unknown whether a commit took effect.",
     "503": "Too many requests are in progress. Repeat the request later.",
@@ -61,18 +61,22 @@ _APIS = (
 )
 _SECURITY: tuple[_Json, ...] = ({"bearer": []}, {"sessionToken": []}, {"signature": []}, {"certificate": []}, {})
 _SCHEMES: _Json = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "A token of the server, or one of its OIDC issuer."},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of the server, or of the OpenID Connect issuer that it is configured with.",
+    },
     "sessionToken": {
         "type": "apiKey",
         "in": "header",
         "name": "x-amz-security-token",
-        "description": "A token of the server as the session token of an AWS client.",
+        "description": "A token of the server, sent as the session token of an AWS client.",
     },
     "signature": {
         "type": "apiKey",
         "in": "header",
         "name": "authorization",
-        "description": "A signature of AWS, version 4, where the server is configured to verify it.",
+        "description": "An AWS signature, version 4, if the server is configured to verify signatures.",
     },
     "certificate": {"type": "mutualTLS", "description": "A client certificate."},
 }
@@ -122,8 +126,9 @@ def document() -> _Json:
 
 
 def _shared(paths: Mapping[str, _Json]) -> _Json:
-    """Replace the responses that several calls have by references, and return them by name: calls have few different
-    ones for errors, and the document is a third of the size."""
+    """Replace responses that occur in several calls by references, and return these responses by name. Calls have few
+    different error responses; this reduces the document to a third of its size.
+    """
     found: dict[bytes, tuple[str, _Json]] = {}
     for path in paths.values():
         for operation in path.values():
@@ -141,7 +146,7 @@ def _schemas(kinds: Iterable[Any]) -> tuple[dict[Any, _Json], _Json]:
     """The schemas of types by type, and the components that they refer to."""
     unique = list(dict.fromkeys(kinds))
     found, components = msgspec.json.schema_components(unique, ref_template=_REF)
-    # The default values of lists are tuples, which are no JSON.
+    # The default values of lists are tuples, which JSON does not have.
     listed = msgspec.json.decode(msgspec.json.encode(dict(components)), type=dict[str, Any])
     return dict(zip(unique, found, strict=True)), listed
 
@@ -184,7 +189,7 @@ def _success(call: Described, refs: Mapping[Any, _Json]) -> _Json:
 # ------------------------------------------------------------------------------------------------------ errors
 
 _UNITY_ERROR: _Json = {
-    "description": "An error, in the forms of both of Unity Catalog's APIs.",
+    "description": "An error, with the members of both of Unity Catalog's APIs.",
     "type": "object",
     "required": ["error", "error_code", "message"],
     "properties": {
@@ -202,7 +207,7 @@ _UNITY_ERROR: _Json = {
     },
 }
 _LAKE_ERROR: _Json = {
-    "description": "An error, in the form of AWS.",
+    "description": "An error, as AWS returns it.",
     "type": "object",
     "required": ["__type", "Message"],
     "properties": {"__type": {"type": "string"}, "Message": {"type": "string"}},
@@ -233,7 +238,9 @@ def _unity_errors(types: Mapping[str, Sequence[str]], *, has_body: bool) -> _Jso
 
 
 def _lake_errors(listed: Iterable[str]) -> _Json:
-    """The errors of a call of Lake Formation, by status. ``listed``: those that AWS lists for it."""
+    """The errors of a call of Lake Formation, by status. ``listed``: the exceptions that AWS's service model lists for
+    it.
+    """
     names: dict[str, list[str]] = {status: list(each) for status, each in _LAKE_UNREAD.items() if status != "404"}
     known = [name for name in answers.possible(frozenset(listed)) if name != answers.INTERNAL]
     names["400"] = sorted({*known, "SerializationException", "BadRequestException", "RequestTimeoutException"})
@@ -255,7 +262,7 @@ def _error(status: str, schema: _Json | None) -> _Json:
     return found
 
 
-# -------------------------------------------------------------------------------------------- of the server
+# -------------------------------------------------------------------------------------------- other calls
 
 
 def _of_server(refs: Mapping[Any, _Json]) -> dict[str, _Json]:
@@ -274,15 +281,15 @@ def _of_server(refs: Mapping[Any, _Json]) -> dict[str, _Json]:
         if status not in ("404", "431")
     }
     shown = {"200": {"description": "The description.", "content": {_TEXT: {"schema": {"type": "object"}}}}}
-    described = Described("This description. Every principal may read it.")
+    described = Described("This OpenAPI description. Every principal may read it.")
     page = _operation("Server", f"GET {PATH}", "", described, refs, {**shown, **refused, **busy})
     paths: dict[str, _Json] = {PATH: {"get": page}}
     for path, summary, works, fails in (
         ("/health", "Whether the catalog answers.", shapes.Health, [shapes.Failing]),
-        ("/health/live", "Whether the process answers: if not, restart it.", shapes.Live, []),
-        ("/health/ready", "Whether to send requests here.", shapes.Ready, [shapes.Unready, shapes.Failing]),
+        ("/health/live", "Whether the process answers. If it does not, restart it.", shapes.Live, []),
+        ("/health/ready", "Whether the server is ready for requests.", shapes.Ready, [shapes.Unready, shapes.Failing]),
     ):
-        answers_: _Json = {"200": {"description": "It does.", "content": {_TEXT: {"schema": refs[works]}}}}
+        answers_: _Json = {"200": {"description": "Yes.", "content": {_TEXT: {"schema": refs[works]}}}}
         if fails:
             either = {"anyOf": [refs[each] for each in fails]}
             answers_["503"] = {"description": "Not now.", "content": {_TEXT: {"schema": either}}}

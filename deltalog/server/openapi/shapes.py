@@ -1,4 +1,4 @@
-"""The shapes of requests and responses that the server reads and writes without a class of its own. Pure.
+"""Types that describe the requests and responses for which the server itself has no classes. Pure.
 
 Spec: Unity Catalog, api/all.yaml; the service model of AWS Lake Formation.
 """
@@ -18,7 +18,7 @@ _Results = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base class of responses: they have no other members."""
+    """The base class of responses, which have no other members than the described ones."""
 
 
 class Empty(_Shape, frozen=True, kw_only=True):
@@ -38,13 +38,13 @@ class Ready(_Shape, frozen=True, kw_only=True):
 
 
 class Unready(_Shape, frozen=True, kw_only=True):
-    """``status``: the process ends soon, or has too many calls."""
+    """``status``: the process ends soon, has too many calls, or makes none because it cannot write its audit log."""
 
-    status: Literal["draining", "overloaded"]
+    status: Literal["draining", "overloaded", "unaudited"]
 
 
 class Failing(_Shape, frozen=True, kw_only=True):
-    """``code``: the code of the error of the catalog."""
+    """``code``: the code of the catalog's error."""
 
     status: Literal["failing"]
     failing: Literal["catalog"]
@@ -72,7 +72,7 @@ class Catalogs(_Shape, frozen=True, kw_only=True):
 
 
 class SchemaInfo(_Shape, frozen=True, kw_only=True):
-    """Times are in ms since 1970; null for a schema that has tables and was not created."""
+    """Times are in ms since 1970; null for a schema that was not created by a call but exists because it has tables."""
 
     name: str
     catalog_name: str
@@ -107,7 +107,7 @@ class TableInfo(_Shape, frozen=True, kw_only=True):
 
 
 class Tables(_Shape, frozen=True, kw_only=True):
-    """``tables``: at most as many as were asked for; fewer, also none, on a page that is not the last one."""
+    """``tables``: at most as many as were requested. Any page, not only the last one, may have fewer or none."""
 
     tables: list[TableInfo]
     next_page_token: str | None
@@ -136,7 +136,7 @@ class GcpToken(_Shape, frozen=True, kw_only=True):
 
 
 class TemporaryCredentials(_Shape, frozen=True, kw_only=True):
-    """``expiration_time``: in ms since 1970. Without credentials, the client uses its own."""
+    """``expiration_time``: in ms since 1970. If the response has no credentials, the client must use its own."""
 
     url: str
     expiration_time: Long | None
@@ -242,7 +242,7 @@ class AddObject(_Call, frozen=True, kw_only=True):
 
 
 class WriteOperation(_Call, frozen=True, kw_only=True):
-    """Exactly one of both."""
+    """Exactly one of the two members is present."""
 
     AddObject: AddObject | None = None
     DeleteObject: VirtualObject | None = None
@@ -254,7 +254,7 @@ class UpdateTableObjects(_OnTable, frozen=True, kw_only=True):
 
 
 class GetTableObjects(_OnTable, frozen=True, kw_only=True):
-    """``QueryAsOfTime``: seconds since 1970, or text in ISO form."""
+    """``QueryAsOfTime``: seconds since 1970, or text in ISO 8601 format."""
 
     TransactionId: Text | None = None
     QueryAsOfTime: float | str | None = None

@@ -1,5 +1,6 @@
-"""The calls of deltalog's own API below ``/api/deltalog/v1``: the tables of the catalog listed, registered and removed,
-as by ``deltalog tables``. Errors have the form of Unity Catalog's APIs."""
+"""The calls of deltalog's own API below ``/api/deltalog/v1``, which list, register and remove the tables of the catalog
+like the commands ``deltalog tables``. Errors have the form of Unity Catalog's APIs.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,10 @@ _TABLES, _TABLE = "/v1/tables", "/v1/tables/{name}"
 
 
 class RegisterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``name``: ``schema.table``. ``location``: of an existing Delta table. ``take_over``: the other catalog that
-    manages the table is gone, or was this one before it was restored from a backup."""
+    """``name``: ``schema.table``. ``location``: the URL of an existing Delta table. ``take_over``: register the table
+    although another catalog manages it, because that catalog is gone, or was this one before it was restored from a
+    backup.
+    """
 
     name: str
     location: str
@@ -35,7 +38,7 @@ class RegisterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Resync(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``dry_run`` must be true: over HTTP, nothing is changed."""
+    """``dry_run`` must be true: over HTTP, a resync only reports what it would change."""
 
     dry_run: bool
 
@@ -54,8 +57,9 @@ class CatalogTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class CatalogTables(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a listing. ``next_page_token``: None on the last page. A page may have fewer tables than were asked
-    for, also none."""
+    """A page of a listing. ``next_page_token``: None on the last page. A page may have fewer tables than requested, or
+    none.
+    """
 
     tables: list[CatalogTable]
     next_page_token: str | None
@@ -76,9 +80,10 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a resync would do with a table. ``catalog_version``, ``log_version``: the latest versions in the catalog
+    """The findings of a resync about a table. ``catalog_version``, ``log_version``: the latest versions in the catalog
     and in the log; -1 if there is no log. ``in_doubt``: staged commits that may have been ratified. ``problem``: why
-    nothing can be done."""
+    the table cannot be corrected.
+    """
 
     name: str
     location: str
@@ -181,7 +186,9 @@ def publish_table(request: UnityRequest) -> Work:
 
 def resync(request: UnityRequest) -> Work:
     if not request.body(Resync).dry_run:
-        raise NotServedError("Over HTTP a resync changes nothing: send dry_run as true, or run deltalog tables resync.")
+        raise NotServedError(
+            "Over HTTP, a resync can only be a dry run. Send dry_run as true, or run 'deltalog tables resync'."
+        )
 
     def run(service: Service) -> ResyncPlan:
         service.caller.enter(None)
@@ -194,13 +201,13 @@ def resync(request: UnityRequest) -> Work:
 
 
 def _enter(service: Service, name: str) -> None:
-    """Check what the caller may do with the catalog and with the schema of a table."""
+    """Check the caller's rights on the catalog and on the schema of a table."""
     service.caller.enter(None, name.partition(".")[0])
 
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Raises CallError for a table that is not as it must be: no failure of the server."""
+    """Raise errors about a table's state as CallError, because they are not failures of the server."""
     try:
         yield
     except (CorruptTableError, ResourceNotReadyError) as error:
@@ -261,7 +268,7 @@ def _checked(name: str) -> str:
     """The full name of a table. Raises BadRequestError."""
     schema, dot, table = name.partition(".")
     if not dot:
-        raise BadRequestError("The name of a table has two parts: schema.table.")
+        raise BadRequestError("The name of a table must have two parts: schema.table.")
     return full_name(schema, table)
 
 

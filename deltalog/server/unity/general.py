@@ -314,19 +314,24 @@ def list_tables(request: UnityRequest) -> Work:
 
 
 def _listed(service: Service, name: str) -> dict[str, Any] | None:
-    """A table in a listing; None if it was dropped meanwhile. A table that cannot be read is listed without its
-    columns."""
+    """A table in a listing; None if it was dropped meanwhile, or if its name is now that of another table, which the
+    caller may not see. A table that cannot be read is listed without its columns."""
+    tables, caller = service.tables, service.caller
     try:
-        return table_info(service, service.tables.listed(name))
+        return table_info(service, tables.listed(name, caller))
     except EntityNotFoundError:
         return None
     except DeltaLogError:
+        try:
+            found = tables.found(name, caller)
+        except EntityNotFoundError:
+            return None
         return {
             **_named(service, name),
-            "table_id": service.tables.table_id(name),
+            "table_id": found.table_id,
             "table_type": "MANAGED",
             "data_source_format": "DELTA",
-            "storage_location": location_of(service.tables.location(name)),
+            "storage_location": location_of(found.url),
             "columns": [],
             "properties": {},
             "created_at": None,

@@ -34,13 +34,14 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Object(NamedTuple):
-    """The object of a call. ``key``: of the document of its grants. ``kept``: as for ``Grants.grant``."""
+    """The object of a call. ``key``: of the document of its grants. ``kept``, ``check``: as for ``Grants.grant``."""
 
     kind: Kind
     key: str
     access: Access
     is_managed: bool
-    kept: Callable[[], Sequence[DocumentChange]]
+    kept: Callable[[], Sequence[DocumentChange]] = tuple
+    check: Callable[[Access], None] = lambda access: None
 
 
 def get_permissions(request: UnityRequest) -> Work:
@@ -63,7 +64,7 @@ def update_permissions(request: UnityRequest) -> Work:
 
     def run(service: Service) -> dict[str, Any]:
         found = find(service)
-        access = service.caller.grants.grant(found.kind, found.key, changes, found.kept)
+        access = service.caller.grants.grant(found.kind, found.key, changes, found.kept, found.check)
         return _assignments(access, names.__contains__)
 
     return Work(run)
@@ -85,14 +86,17 @@ def _finder(request: UnityRequest) -> Callable[[Service], _Object]:
     if kind == Kind.TABLE.value:
         catalog, table = three_parts(name)
         return lambda service: _table(service, catalog, table)
-    raise NotServedError(f"This server has no permissions for the type {kind[:40]}: it has catalog, schema, table.")
+    raise NotServedError(
+        f"This server has no permissions on objects of the type {kind[:40]}, only on objects of the types catalog, "
+        "schema and table."
+    )
 
 
 def _catalog(service: Service, name: str) -> _Object:
     caller = service.caller
     caller.case(Kind.CATALOG.value)
     service.enter(name)
-    return _Object(Kind.CATALOG, CATALOG_ACCESS_KEY, caller.grants.of_catalog(), caller.manages_catalog(), tuple)
+    return _Object(Kind.CATALOG, CATALOG_ACCESS_KEY, caller.grants.of_catalog(), caller.manages_catalog())
 
 
 def _schema(service: Service, catalog: str, name: str) -> _Object:
@@ -101,7 +105,11 @@ def _schema(service: Service, catalog: str, name: str) -> _Object:
     service.enter(catalog, name)
     tables.check_schema(name)
     is_managed, access = caller.manages_schema(name), caller.grants.of_schema(name)
-    return _Object(Kind.SCHEMA, schema_access_key(name), access, is_managed, lambda: [tables.kept_schema(name)])
+
+    def check(now: Access) -> None:
+        caller.check_manages_schema(name, now)
+
+    return _Object(Kind.SCHEMA, schema_access_key(name), access, is_managed, lambda: [tables.kept_schema(name)], check)
 
 
 def _table(service: Service, catalog: str, name: str) -> _Object:
@@ -110,7 +118,7 @@ def _table(service: Service, catalog: str, name: str) -> _Object:
     service.enter(catalog, name.partition(".")[0])
     table_id = service.tables.table_id(name, caller)
     is_managed = caller.manages_table(table_id, name)
-    return _Object(Kind.TABLE, access_key(table_id), caller.grants.of_table(table_id), is_managed, tuple)
+    return _Object(Kind.TABLE, access_key(table_id), caller.grants.of_table(table_id), is_managed)
 
 
 ENDPOINTS = (

@@ -17,7 +17,7 @@ class Publisher:
     """Publishes in one thread. A table that already waits is not added again."""
 
     def __init__(self, tables: UnityTables, begin: Callable[[], None] | None = None) -> None:
-        """``begin``: called in the thread before it publishes anything."""
+        """``begin``: called once in the publishing thread, before it publishes anything."""
         self._tables = tables
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="deltalog-publish", initializer=begin)
         self._waiting: set[str] = set()

@@ -1,4 +1,4 @@
-"""Finds the endpoint of a request of Unity Catalog's API, or of deltalog's own.
+"""Finds the endpoint of a request to Unity Catalog's APIs or to deltalog's own API.
 
 The segments of a path are decoded one by one, so that an encoded slash does not split a name.
 """

@@ -19,8 +19,9 @@ from deltalog.transactions.unity.views import ManagedView, View
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """``on_backlog``: called with the id of a table that has many commits to publish. ``guard``: for whom the call
-    works, and ``manager``: the manager of the catalog; None between calls."""
+    """``on_backlog``: called with the id of a table that has many commits to publish. ``guard``: checks the rights of
+    the call's caller. ``manager``: the manager of the catalog. Both are None outside calls.
+    """
 
     tables: UnityTables
     vendor: Vendor
@@ -38,14 +39,16 @@ class Service:
         return self.guard
 
     def enter(self, catalog: str, schema: str | None = None) -> None:
-        """Check the name of the catalog, and what the caller may do with it and with a schema. Raises
-        CatalogNotFoundError, SchemaNotFoundError, PermissionDeniedError."""
+        """Check the name of the catalog, and the caller's rights on it and on a schema. Raises CatalogNotFoundError,
+        SchemaNotFoundError, PermissionDeniedError.
+        """
         self.caller.enter(catalog, schema)
         self.tables.check_catalog(catalog)
 
     def enter_path(self, location: str) -> None:
-        """Check that the caller may have keys for a location, which is not that of managed tables. Raises
-        PermissionDeniedError, CallError. Cost: 1 coordinator call per 1,000 tables."""
+        """Check that the caller may have credentials for a location, and that no managed table is there. Raises
+        PermissionDeniedError, CallError. Cost: 1 coordinator call per 1,000 tables.
+        """
         caller = self.caller
         if not caller.is_admin:
             around, is_around = self.tables.externals_near(location)
@@ -73,9 +76,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint. ``path``: below the root, with variable segments in braces. ``access``: what its calls need.
-    ``commits``: whether its calls may commit something, so that an error may leave the outcome unknown. ``missing``: as
-    for ``errors.answer_of``."""
+    """An endpoint. ``path``: the path below the root of the API, with variable segments in braces. ``access``: what its
+    calls need. ``commits``: whether its calls may commit something, so that an error may leave the outcome unknown.
+    ``missing``: as for ``errors.answer_of``.
+    """
 
     method: str
     path: str

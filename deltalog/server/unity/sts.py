@@ -24,7 +24,7 @@ def policy_for(location: str, operation: messages.CredentialOperation) -> str:
     not on S3. Pure."""
     scheme, _, rest = canonical_url(location).partition("://")
     bucket, _, prefix = rest.rstrip("/").partition("/")
-    # A wildcard in the name of a bucket would open others.
+    # A wildcard in the name of a bucket would give access to other buckets.
     if scheme != "s3" or not _BUCKET.fullmatch(bucket) or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
         raise CallError(f"{location} is not a location on S3.")
     escaped = _SPECIAL.sub(lambda found: f"${{{found[0]}}}", prefix)

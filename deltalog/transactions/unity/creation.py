@@ -1,4 +1,4 @@
-"""Managed tables are created in two steps: a client stages a table, writes its version 0, and creates it."""
+"""Creates managed tables in two calls: a client stages a table, writes its version 0, and then creates the table."""
 
 from __future__ import annotations
 
@@ -58,23 +58,23 @@ class Creation:
         self._external = external
         self._environment = environment
 
-    def stage(self, name: str, owner: str | None = None) -> Staged:
-        """Allocate the id and the location of a new managed table. The name is not reserved. ``owner``: the principal
-        who stages it. Raises SchemaNotFoundError, TableExistsError, CallError. Cost: 5 coordinator calls, and 1 per
-        1,000 external tables."""
+    def stage(self, name: str, caller: Caller = ADMINISTRATOR) -> Staged:
+        """Allocate the id and the location of a new managed table. The name is not reserved. Raises
+        SchemaNotFoundError, TableExistsError, CallError. Cost: 5 coordinator calls, and 1 per 1,000 external tables."""
         if self._warehouse.root is None:
             raise CallError("This server creates no managed tables: it was started without a warehouse.")
         self._names.check_schema(name.partition(".")[0])
         self._names.check_free(name)
-        for each in self._external.all():  # registered before this was the warehouse
+        for each in self._external.all():  # a table that was registered before this location became the warehouse
             if records.are_nested(canonical_url(each.url), self._warehouse.managed_root()):
+                shown = f"the external table {each.name}" if caller.sees(each.table_id, each.name) else "another table"
                 raise CallError(
-                    f"No managed tables can be created: the external table {each.name} lies where they would lie, or "
-                    "around it. Drop that table first."
+                    f"No managed tables can be created: {shown} is inside their location or contains it. Drop that "
+                    "table first."
                 )
         table_id = str(uuid.UUID(self._environment.new_uuid()))
         url = f"{self._warehouse.managed_root()}/{table_id}"
-        document = StagingDocument(name=name, url=url, created_ms=self._environment.clock_ms(), owner=owner)
+        document = StagingDocument(name=name, url=url, created_ms=self._environment.clock_ms(), owner=caller.owner)
         if not self.coordinator.change_documents([documents.change(STAGING, table_id, 0, document)]):
             raise ConcurrentModificationError("The catalog was changed at the same time. Try again.")
         return Staged(table_id, url)
@@ -88,9 +88,10 @@ class Creation:
         return documents.decoded(found, StagingDocument)
 
     def staged_location(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
-        """The location of a staged table, also after a table was created from it: its creator may still write there
+        """The location of a staged table, even after a table was created from it: its creator may still write there
         with the credentials of the staged table. Raises EntityNotFoundError, what ``caller.admits`` raises. Cost: 1 or
-        2 coordinator calls."""
+        2 coordinator calls.
+        """
         record = self.coordinator.table_with_id(table_id)
         if record is not None and self._warehouse.owns(record.url) and caller.admits(table_id, record.name):
             return record.url
@@ -136,14 +137,15 @@ class Creation:
             if created is not None:
                 return self._managed.view(created)
             self._names.check_free(name)
-            raise TableExistsError(f"{location} lies in another table of the catalog, or around one.")
+            raise TableExistsError(f"{location} is inside another table of the catalog, or contains one.")
         self._managed.states.keep(table_id, at, Head(0, (), 0))
         self._managed.states.keep_time(table_id, 0, at.ict_ms)
         return ManagedView(record, Head(0), at, document, 0, at.ict_ms)
 
     def _created(self, table_id: str, root: str, name: str, caller: Caller) -> TableRecord | None:
-        """The table that an earlier copy of this request, whose answer may have been lost, created from a staged table;
-        None if there is none that the caller may see. Raises CallError if it has another name."""
+        """The table that an earlier attempt of this request, whose response may have been lost, created from a staged
+        table; None if there is none that the caller may see. Raises CallError if it has another name.
+        """
         record = self.coordinator.table_with_id(table_id)
         if record is None or record.url != root or not caller.sees(table_id, record.name):
             return None
@@ -158,9 +160,13 @@ class Creation:
         try:
             data = external_commits.bounded(store, commit_path(0))
         except ObjectNotFoundError:
-            raise CallError(f"There is no {commit_path(0)} at {location}. Write it, then create.") from None
+            raise CallError(
+                f"There is no {commit_path(0)} at {location}. Write it before you create the table."
+            ) from None
         if store.head(commit_path(1)) is not None:
-            raise CallError(f"{location} already has a version 1. A table is created with version 0 only.")
+            raise CallError(
+                f"{location} already has a version 1. When a table is created, it must have version 0 only."
+            )
         try:
             actions = decode_commit(data, 0)
             ict_ms = required_ict(actions.commit_info, 0, location)

@@ -7,11 +7,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from deltalog.catalog import records
 from deltalog.catalog.records import Document, DocumentChange
 from deltalog.errors import CallError
 from deltalog.unity import messages
 
-SCHEMA, STAGING, TABLE = "schema", "staging", "table"
+SCHEMA, STAGING, TABLE = "schema", records.STAGING, "table"
+# The names of external tables that were renamed, by id.
+RENAMED = "renamed"
+# One document, which changes with every external table that a principal registers.
+TURN = "turn"
 # DynamoDB stores at most 400 KB in one item. Listings answer many documents at once.
 _MOST_BYTES = 384 << 10
 _MOST_COMMENT_BYTES = 65_536
@@ -30,8 +35,9 @@ class SchemaDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagingDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A staged table; its key is the table's id. ``name``: the full name at staging, which is not reserved.
-    ``owner``: the principal who staged it."""
+    """A staged table; the key of the document is the table's id. ``name``: the full name at staging, which is not
+    reserved. ``owner``: the principal who staged it.
+    """
 
     name: str
     url: str
@@ -73,8 +79,10 @@ class ExternalTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class AccessDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who owns the catalog, a schema or a table, and what was granted on it; its key is ``catalog``, that of
-    ``schema_access_key``, or ``records.access_key`` of the table's id. ``grants``: words of privileges by name."""
+    """The owner and the grants of the catalog, a schema or a table. The key of the document is ``catalog``, or comes
+    from ``schema_access_key`` or ``records.access_key``. ``grants``: the names of privileges by the name of the
+    principal or group.
+    """
 
     owner: str | None = None
     grants: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Managed tables renamed and removed."""
+"""Renames and removes managed tables."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Drops:
                 self._tables.forget(record.table_id)
                 return
         raise ConcurrentModificationError(
-            f"{record.name} received a commit during every attempt to drop it. It is still there: try again."
+            f"{record.name} was not dropped, because it received a commit during every attempt. Try again."
         )
 
     def _on_drop(self, record: TableRecord) -> list[DocumentChange]:

@@ -1,4 +1,4 @@
-"""The external tables of a catalog: documents that say where a table lies and how its creator describes it."""
+"""The external tables of a catalog: documents with the location of each table and its creator's description of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from deltalog import deadline
 from deltalog.catalog import records
-from deltalog.catalog.records import ACCESS, EXTERNAL, access_key
+from deltalog.catalog.records import ACCESS, EXTERNAL, RETIRED, DocumentChange, access_key
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -25,7 +25,7 @@ from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
-from deltalog.transactions.unity.documents import AccessDocument, ExternalTable, checked_comment
+from deltalog.transactions.unity.documents import RENAMED, TURN, AccessDocument, ExternalTable, checked_comment
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.names import Names
 from deltalog.transactions.unity.views import ExternalView
@@ -34,7 +34,7 @@ from deltalog.unity import messages
 from deltalog.unity.columns import from_columns
 
 _TRIES = 20
-# Where tables of any format can lie that clients read without this server.
+# Tables of any format that clients read without this server can be at locations with these schemes.
 _EXTERNAL_SCHEMES = frozenset({"s3", "gs", "gcs", "az", "adl", "abfs", "abfss", "wasb", "wasbs", "hdfs", "r2"})
 
 
@@ -81,8 +81,7 @@ class ExternalTables:
         partition_columns: tuple[str, ...],
         owner: str | None = None,
     ) -> ExternalView:
-        """Register an external table of any format, as the caller describes it. Raises and costs as
-        ``add``."""
+        """Register an external table of any format with the caller's description of it. Raises and costs as ``add``."""
         self._names.check_schema(name.partition(".")[0])
         table = self._new(
             name,
@@ -103,19 +102,40 @@ class ExternalTables:
         return ExternalTable(table_id=table_id, name=name, url=url, created_ms=now_ms, updated_ms=now_ms, **described)
 
     def add(self, table: ExternalTable, owner: str | None = None) -> ExternalView:
-        """Register an external table. ``owner``: a principal, who may register it only where no other table lies.
-        Raises TableExistsError, CallError as ``check_unmanaged``. Cost: that of
-        ``check_unmanaged``, 2 coordinator calls."""
+        """Register an external table. ``owner``: the principal who owns it; with an owner, the location must not
+        overlap another table. Raises TableExistsError, CallError as ``check_unmanaged``, ConcurrentModificationError.
+        Cost: that of ``check_unmanaged``, 2 coordinator calls; for a principal 1 more, and 1 per 1,000 external tables,
+        again for every table that another principal registers meanwhile.
+        """
+        if owner is not None:
+            return self._add_apart(table, owner)
         self._names.check_free(table.name)
         self.check_unmanaged(table.url)
-        changes = [documents.change(EXTERNAL, table.name, 0, table)]
-        if owner is not None:
-            if any(records.are_nested(each.url, table.url) for each in self.all()):
-                raise CallError(f"{table.url} lies where another table is, or around one.")
-            changes.append(documents.change(ACCESS, access_key(table.table_id), 0, AccessDocument(owner=owner)))
-        if not self.coordinator.change_documents(changes, [table.name]):
+        if not self.coordinator.change_documents([documents.change(EXTERNAL, table.name, 0, table)], [table.name]):
             raise TableExistsError(f"The catalog {self._names.catalog} already has a table {table.name}.")
         return ExternalView(table)
+
+    def _add_apart(self, table: ExternalTable, owner: str) -> ExternalView:
+        """Register an external table whose location overlaps no other table. Principals take turns, so that two of them
+        do not register the same location at the same moment."""
+        access = documents.change(ACCESS, access_key(table.table_id), 0, AccessDocument(owner=owner))
+        root = canonical_url(table.url)
+        for number in range(_TRIES):
+            self._environment.back_off(number)
+            turn = self._turn()
+            self._names.check_free(table.name)
+            self.check_unmanaged(table.url)
+            if any(records.are_nested(canonical_url(each.url), root) for each in self.all()):
+                raise CallError(f"{table.url} is another table, or is inside or contains one.")
+            changes = [documents.change(EXTERNAL, table.name, 0, table), access, turn]
+            if self.coordinator.change_documents(changes, [table.name]):
+                return ExternalView(table)
+        raise ConcurrentModificationError(f"Other tables were registered during every attempt to add {table.name}.")
+
+    def _turn(self) -> DocumentChange:
+        """A change that fails if a principal registers an external table after this call. Cost: 1 coordinator call."""
+        found = self.coordinator.document(TURN, EXTERNAL)
+        return DocumentChange(TURN, EXTERNAL, 0 if found is None else found.revision, "{}")
 
     def get(self, name: str, caller: Caller = ADMINISTRATOR) -> tuple[ExternalTable, int]:
         """An external table, and the revision of its document. Raises EntityNotFoundError, what ``caller.admits``
@@ -145,7 +165,9 @@ class ExternalTables:
                     winning_operation=None,
                 )
             changed = msgspec.structs.replace(_changed(table, plan), updated_ms=self._environment.clock_ms())
-            if self.coordinator.change_documents([documents.change(EXTERNAL, name, revision, changed)]):
+            same = self._same(table, name)
+            change = documents.change(EXTERNAL, name, revision, changed)
+            if same and self.coordinator.change_documents([change, documents.absent(RETIRED, table.table_id), same]):
                 return ExternalView(changed)
         raise ConcurrentModificationError(f"{name} was changed during every attempt to update it. Try again.")
 
@@ -155,7 +177,9 @@ class ExternalTables:
             self._names.check_free(new_name)
             renamed = msgspec.structs.replace(table, name=new_name, updated_ms=self._environment.clock_ms())
             changes = [documents.deletion(EXTERNAL, name, revision), documents.change(EXTERNAL, new_name, 0, renamed)]
-            if self.coordinator.change_documents(changes, [new_name]):
+            same = self._same(table, new_name)
+            changes.append(documents.absent(RETIRED, table.table_id))
+            if same and self.coordinator.change_documents([*changes, same], [new_name]):
                 return
         raise ConcurrentModificationError(f"{name} was changed during every attempt to rename it. Try again.")
 
@@ -163,28 +187,48 @@ class ExternalTables:
         for _ in range(_TRIES):
             table, revision = self.get(name, caller)
             changes = [documents.deletion(EXTERNAL, name, revision), *self._tables.without_access(table.table_id)]
-            if self.coordinator.change_documents(changes):
+            same = self._same(table, None)
+            changes.append(DocumentChange(RETIRED, table.table_id, 0, "{}"))
+            if same and self.coordinator.change_documents([*changes, same]):
                 return
         raise ConcurrentModificationError(f"{name} was changed during every attempt to drop it. Try again.")
 
+    def _same(self, table: ExternalTable, name: str | None) -> DocumentChange | None:
+        """A change that fails if a table no longer has the name under which it was read: another table may have taken
+        this name, and then the revisions of its document began anew. Together with it, a change must check that the
+        table is not retired. ``name``: the table's name afterwards, None if it is dropped. Returns None if the table
+        has another name already. Cost: 1 coordinator call."""
+        found = self.coordinator.document(RENAMED, table.table_id)
+        before = None if found is None else msgspec.json.decode(found.content)
+        if found is not None and before != table.name:
+            return None
+        content = None if name in (None, table.name) and found is None else name
+        encoded = None if content is None else msgspec.json.encode(content).decode()
+        return DocumentChange(RENAMED, table.table_id, 0 if found is None else found.revision, encoded)
+
     def check_unmanaged(self, location: str) -> None:
-        """Check that a location can be that of an external table: it neither contains nor lies in a managed table or
-        the place of such tables. Raises CallError. Cost: that of ``ManagedTables.all``."""
+        """Check that a location can be that of an external table: it neither contains nor is inside a managed table or
+        the location for managed tables. Raises CallError. Cost: that of ``ManagedTables.all``.
+        """
         root = canonical_url(canonical_location(location))
         scheme, mark, _ = root.partition("://")
         if mark and scheme not in _EXTERNAL_SCHEMES:
             raise CallError(f"{location} cannot be the location of a table: {scheme}:// is not a storage service.")
         self._warehouse.check_outside(root, location)
         if records.nested_with(root, self._tables.all()) is not None:
-            raise CallError(f"{location} lies where managed tables are, or around one.")
+            raise CallError(
+                f"{location} is inside a managed table or the location for managed tables, or contains one."
+            )
 
     def checked_location(self, table: ExternalTable) -> str:
-        self._warehouse.check_outside(table.url, table.url)
+        """The location of a table, for which its readers get credentials. Raises CallError if managed tables lie in it
+        or around it, which other programs may have created there. Cost: that of ``check_unmanaged``."""
+        self.check_unmanaged(table.url)
         return table.url
 
 
 def _changed(table: ExternalTable, plan: Plan) -> ExternalTable:
-    """An external table after the updates of a request. Raises CallError."""
+    """Apply the updates of a request to an external table. Raises CallError."""
     for kind in (messages.AddCommit, messages.SetLatestBackfilledVersion):
         if plan.get(kind) is not None:
             raise CallError(f"{kind.__struct_config__.tag} is for managed tables only.")

@@ -1,4 +1,4 @@
-"""The roots of tables as clients name them."""
+"""Converts the roots of tables from and to the form that clients use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from deltalog.errors import CallError
 from deltalog.storage.fs import local_root
 
 _MOST_LOCATION_BYTES = 4096
-# No empty segments: services read them in different ways.
+# Without empty segments, which storage services interpret in different ways.
 _URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:/(/[^/\s\x00-\x1f\x7f\ud800-\udfff]+)+")
 
 
 def location_of(url: str) -> str:
-    """The root of a table as a URL. Only characters that would make it another URL are encoded, because Hadoop does not
-    decode others, such as blanks."""
+    """The root of a table as a URL. Only characters that would change the meaning of the URL are encoded, because
+    Hadoop does not decode others, such as spaces.
+    """
     if not url.startswith("/"):
         return url
     return f"file://{url.replace('%', '%25').replace('?', '%3F').replace('#', '%23')}"

@@ -22,7 +22,7 @@ _NO_DOCUMENT = TableDocument()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a commit is checked against."""
+    """The identity of a table and the state against which a commit is checked."""
 
     head: Head
     at: StateAt
@@ -85,5 +85,5 @@ class ManagedHeads:
         if not caller.admits(None if record is None else table_id, name) or record is None:
             raise EntityNotFoundError(f"There is no managed table with the id {table_id}.")
         if canonical_url(canonical_location(location)) != record.url:
-            raise CallError(f"The table {table_id} does not lie at {location}.")
+            raise CallError(f"The table {table_id} is not at {location}.")
         return record

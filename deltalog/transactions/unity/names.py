@@ -1,4 +1,4 @@
-"""The names in a catalog: which schemas and tables it has."""
+"""Checks which schemas and tables a catalog has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Existing tables added to a catalog for a remote caller, where the operator lets callers do so.
+"""Registers existing tables for remote callers, at locations where the operator permits this.
 
-Registration makes the server read and write at a location that a caller names, with the server's own access. So only
-locations below the warehouse, and those for which there are storage options, are opened at all.
+Registration makes the server read and write at a location that a caller names, with the server's own credentials.
+Therefore only locations below the warehouse, and locations for which there are storage options, are opened at all.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ class Registration:
         root = canonical_url(canonical_location(location))
         given = urllib.parse.unquote(location) if location.startswith("file:") else location
         if {".", ".."}.intersection(given.split("/")):
-            raise CallError(f"{location} has a segment . or .. in it. Name the location without.")
+            raise CallError(f"{location} has a segment '.' or '..'. Give the location without such segments.")
         for prefix in [self._warehouse.root, *self._tables.named_locations()]:
             if prefix is not None and _is_below(root, location, prefix):
                 self._check_links(root, location)
                 return root
         raise CallError(
-            f"Tables at {location} cannot be registered over HTTP: the operator of this server permits this below the "
-            "warehouse and the prefixes of its rules for storage. Register it with deltalog tables register."
+            f"Tables at {location} cannot be registered over HTTP: the server permits this only below its "
+            "warehouse and below the prefixes in by_location of its storage options. Register it with "
+            "'deltalog tables register'."
         )
 
     def _check_links(self, root: str, location: str) -> None:
@@ -95,22 +96,20 @@ class Registration:
             raise CallError(f"{LOG_DIRECTORY} at {location} is a symbolic link. Register the table where its log is.")
 
     def _check_apart(self, root: str, location: str, caller: Caller) -> None:
-        """Check that a location has nothing of another table, of the place of new ones, or of the catalog. Raises
-        CallError, TableExistsError, which name no table that the caller may not see."""
+        """Check that a location does not overlap another table, the location for managed tables, or files of the
+        catalog. Raises CallError, TableExistsError, which name no table that the caller may not see.
+        """
         self._warehouse.check_outside(root, location)
         url = self._tables.coordinator.url
         if url.startswith(_SQLITE) and os.path.realpath(url.removeprefix(_SQLITE)).startswith(f"{root.rstrip('/')}/"):
             raise CallError(f"{location} cannot be a table: the server has files of its own below it.")
         other = records.nested_with(root, self._tables.all())
         if other is not None and not caller.sees(other.table_id, other.name):
-            raise TableExistsError(f"{location} is another table of the catalog, or lies in one, or around one.")
+            raise TableExistsError(f"{location} is another table of the catalog, or is inside or contains one.")
         for each in self._external.all():
             if records.are_nested(canonical_url(each.url), root):
                 shown = f"the external table {each.name}" if caller.sees(each.table_id, each.name) else "another table"
-                raise CallError(
-                    f"{location} and {shown} lie in one another. Drop that table first, if this "
-                    "is the table that it shows."
-                )
+                raise CallError(f"{location} overlaps {shown}. If both are the same table, drop that one first.")
 
 
 def _owned(table_id: str, owner: str | None) -> list[DocumentChange]:

@@ -60,13 +60,14 @@ class Schemas:
         return self._implied(name), 0
 
     def kept(self, name: str) -> DocumentChange:
-        """A change that keeps a schema as it is, also when its last table is dropped, and fails if it is changed
-        meanwhile. Raises SchemaNotFoundError. Cost: as ``Names.check_schema``."""
+        """A change that keeps a schema in existence, even if its last table is dropped, and fails if the schema is
+        changed meanwhile. Raises SchemaNotFoundError. Cost: as ``Names.check_schema``.
+        """
         schema, revision = self._schema(name)
         return documents.change(SCHEMA, documents.schema_key(name), revision, schema)
 
     def _implied(self, name: str) -> SchemaDocument:
-        """The document of a schema that has tables, but was not created by ``create``."""
+        """The document of a schema that was not created by ``create`` but exists because it has tables."""
         return SchemaDocument(name=name, schema_id=self._schema_id(name), created_ms=0, updated_ms=0)
 
     def _schema_id(self, name: str) -> str:
@@ -124,7 +125,8 @@ class Schemas:
         }
         keys, last = set(created), after
         for _ in range(limit):
-            # In the order of names, ``/`` follows ``.``: so this start comes after all tables of the last schema.
+            # ``/`` is the character after ``.``, so that this start comes after the names of all tables of the last
+            # schema.
             start = f"{last[:-1]}/" if last else ""
             tables = self.coordinator.tables(start, 1)
             externals = self.coordinator.documents(EXTERNAL, start, 1)

@@ -1,4 +1,4 @@
-"""What an operator chooses for the tables of a Unity Catalog. Pure."""
+"""The settings of a Unity Catalog that an operator chooses. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MOST_UNPUBLISHED = 100
 @dataclass(frozen=True, slots=True)
 class UnitySettings:
     """``catalog``: the name under which the catalog is served. ``warehouse``: the location below which managed tables
-    are created; None: clients cannot create any. ``most_unpublished``: how many ratified commits of a table may wait
-    for publication before further ones are refused. ``readable``: the locations below which, beside the warehouse, the
-    logs of external tables are read: clients choose these locations, and the server reads with credentials of its
-    own."""
+    are created; without it, clients cannot create managed tables. ``most_unpublished``: how many ratified commits of a
+    table may wait for publication; further commits are refused if publication fails. ``readable``: the locations below
+    which, besides the warehouse, the server reads the logs of external tables. Clients choose the locations of external
+    tables, but the server reads with its own credentials, so it reads nowhere else."""
 
     catalog: str = "main"
     warehouse: str | None = None

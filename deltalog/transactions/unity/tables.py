@@ -41,8 +41,10 @@ from deltalog.unity import messages
 
 
 class UnityTables:
-    """See the module docstring. Thread-safe. Names of tables are ``schema.table``. ``caller``: for whom a method works:
-    it raises what ``caller.admits`` raises, and a table that the caller may not see is reported as missing."""
+    """See the module docstring. Thread-safe. Names of tables are ``schema.table``. ``caller``: the caller for whom a
+    method works; methods raise what ``caller.admits`` raises, and report a table that the caller may not see as
+    missing.
+    """
 
     def __init__(self, tables: ManagedTables, environment: Environment, settings: UnitySettings) -> None:
         self.settings = settings
@@ -121,7 +123,7 @@ class UnityTables:
 
     def stage(self, name: str, caller: Caller = ADMINISTRATOR) -> Staged:
         """Allocate the id and the location of a new managed table. Raises and costs as ``Creation.stage``."""
-        return self._creation.stage(name, caller.owner)
+        return self._creation.stage(name, caller)
 
     def staged(self, table_id: str) -> StagingDocument:
         """A staged table from which no table has been created yet. Raises EntityNotFoundError. Cost: 1 coordinator
@@ -160,8 +162,9 @@ class UnityTables:
         partition_columns: tuple[str, ...],
         caller: Caller = ADMINISTRATOR,
     ) -> ExternalView:
-        """Register an external table of any format, as the caller describes it. Raises and costs as
-        ``ExternalTables.add``."""
+        """Register an external table of any format with the caller's description of it. Raises and costs as
+        ``ExternalTables.add``.
+        """
         return self._external.register(
             name, location, kind, comment, properties, column_infos, columns, partition_columns, caller.owner
         )
@@ -179,8 +182,9 @@ class UnityTables:
         self._external.check_unmanaged(location)
 
     def externals_near(self, location: str) -> tuple[list[ExternalTable], bool]:
-        """The external tables at a location or around it, and whether others lie below it. Raises CallError. Cost: 1
-        coordinator call per 1,000 external tables."""
+        """The external tables whose directory is or contains a location, and whether there are others below it. Raises
+        CallError. Cost: 1 coordinator call per 1,000 external tables.
+        """
         root = canonical_url(canonical_location(location))
         near = [each for each in self._external.all() if records.are_nested(canonical_url(each.url), root)]
         around = [each for each in near if len(canonical_url(each.url)) <= len(root)]
@@ -217,7 +221,7 @@ class UnityTables:
         return self._managed.managed_with_id(table_id, location, caller)
 
     def found(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord | ExternalTable:
-        """What the catalog has of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
+        """The record of a table in the catalog. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
         return self._found(name, caller) or self._external.get(name, caller)[0]
 
     def managed(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
@@ -259,13 +263,13 @@ class UnityTables:
     def credential_location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The location for which a client of a table gets credentials. Raises EntityNotFoundError; CallError for an
         external table that was registered before managed tables were created around it or in it. Cost: 1 or 2
-        coordinator calls."""
+        coordinator calls; for an external table, also 1 per 1,000 managed tables."""
         record = self._found(name, caller)
         return self._external.checked_location(self._external.get(name, caller)[0]) if record is None else record.url
 
     def credential_location_with_id(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
         """Like ``credential_location``, of the table or staged table with an id. Cost: 1 or 2 coordinator calls; for an
-        external table, 1 per 1,000 of these."""
+        external table, also 1 per 1,000 tables of each kind."""
         record = self.coordinator.table_with_id(table_id)
         if record is not None and caller.admits(table_id, record.name):
             return record.url
@@ -281,8 +285,9 @@ class UnityTables:
         raise EntityNotFoundError(f"There is no table with the id {table_id}.")
 
     def _found(self, name: str, caller: Caller) -> TableRecord | None:
-        """The managed table with a name; None if there is none that exists for the caller: look for an external one
-        then, so that both cases take the same calls."""
+        """The managed table with this name; None if there is none that the caller may see. The caller of this method
+        then looks for an external table, so that both cases make the same coordinator calls.
+        """
         record = self.coordinator.table(name)
         return record if record is not None and caller.admits(record.table_id, name) else None
 

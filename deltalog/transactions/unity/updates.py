@@ -1,4 +1,4 @@
-"""Changes of managed tables: commits with the metadata that the request says, and what only the catalog knows."""
+"""Changes managed tables: makes commits with the metadata in the request, and changes what only the catalog stores."""
 
 from __future__ import annotations
 
@@ -80,18 +80,22 @@ class Updates:
             )
 
     def _is_replay(self, record: TableRecord, head: Head, commit: messages.Commit) -> bool:
-        """Whether this commit was ratified before. Raises CommitConflictError if another commit has its version,
-        CallError if it would leave a gap."""
+        """Whether this commit was already ratified. Raises CommitConflictError if another commit has its version,
+        CallError if the commit would leave a gap in the versions.
+        """
         external_commits.check_file_name(commit.version, commit.file_name)
         if commit.version > head.version + 1:
-            raise CallError(f"{record.name} is at version {head.version}: the next version is {head.version + 1}.")
+            raise CallError(
+                f"{record.name} is at version {head.version}; the next commit must have version {head.version + 1}."
+            )
         if commit.version == head.version + 1:
             return False
         ratified = head.commit(commit.version)
         is_same = self._is_published(record, commit) if ratified is None else ratified.file == commit.file_name
         if not is_same:
             raise CommitConflictError(
-                f"{record.name}: version {commit.version} is another commit; the latest is {head.version}.",
+                f"{record.name} already has another commit as version {commit.version}; the latest version is "
+                f"{head.version}.",
                 winning_version=commit.version,
                 winning_operation=None,
             )
@@ -117,7 +121,7 @@ class Updates:
             head = self._relieved(record, head)
         given = added.commit
         if not features.is_catalog_managed(place.at.state.protocol):
-            raise CallError(f"{record.name} was released from the catalog: it accepts no commit.")
+            raise CallError(f"{record.name} was released from the catalog and no longer accepts commits through it.")
         commit, actions = external_commits.staged_commit(
             self._tables, record, given.version, given.file_name, place.at.ict_ms, given.file_size
         )
@@ -128,7 +132,7 @@ class Updates:
             )
         commit = replace(commit, modified_ms=given.file_modification_timestamp)
         at = place.at.after(actions, commit.in_commit_timestamp_ms)
-        contract.check_shown(at.state)  # because the answer to a commit that was ratified shows it
+        contract.check_shown(at.state)  # because the response to a ratified commit shows it
         contract.check_agrees(plan, at.state)
         contract.check_managed_state(at.state, record.table_id, self.coordinator.catalog_id)
         if actions.protocol is not None:
@@ -159,12 +163,12 @@ class Updates:
     def _document_with(
         self, record: TableRecord, plan: Plan, place: Place, at: StateAt, added: messages.AddCommit
     ) -> TableDocument:
-        """What only the catalog knows of a table after a commit."""
+        """The document with the facts about a table that only the catalog stores, after a commit."""
         document, now_ms = place.document, self._environment.clock_ms()
         before, description = place.at.state.metadata.description, at.state.metadata.description
         comment, given = document.comment, plan.get(messages.SetTableComment)
         if description != before:
-            comment = None  # the log's description is the later one
+            comment = None  # the description in the log is newer
         if given is not None:
             comment = None if (given.comment or "") == (description or "") else checked_comment(given.comment)
         removed = plan.get(messages.RemoveProperties)
@@ -185,7 +189,7 @@ class Updates:
         return new if new == document else msgspec.structs.replace(new, updated_ms=now_ms)
 
     def _without_commit(self, record: TableRecord, plan: Plan, place: Place) -> ManagedView | None:
-        """Apply a request without a commit; None if something was changed concurrently."""
+        """Apply a request that contains no commit; None if something was changed concurrently."""
         contract.check_only_of_catalog(plan, place.at.state)
         head, document, published = place.head, place.document, plan.get(messages.SetLatestBackfilledVersion)
         if published is not None:  # first, because this can fail
@@ -217,7 +221,10 @@ class Updates:
         """Record that the commits up to ``version`` are published, after publishing those that are not. Raises
         CallError. Cost: none if the catalog knows it, else that of ``publish``."""
         if version > head.version:
-            raise CallError(f"Version {version} of {record.name} cannot be published: the latest is {head.version}.")
+            raise CallError(
+                f"Version {version} of {record.name} does not exist, so it cannot be published: the latest version is "
+                f"{head.version}."
+            )
         covered = tuple(commit for commit in head.unpublished if commit.version <= version)
         if covered:
             store = self._tables.plain_store(record.url)

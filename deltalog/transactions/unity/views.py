@@ -1,4 +1,4 @@
-"""The tables of a Unity Catalog at one instant."""
+"""Views of the tables of a Unity Catalog, each as of one instant."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from deltalog.unity.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class ManagedView:
-    """A managed table at one instant. ``metadata_ms``: the in-commit timestamp of the last commit that changed
-    metadata."""
+    """A managed table as of one instant. ``metadata_ms``: the in-commit timestamp of the last commit that changed
+    metadata.
+    """
 
     record: TableRecord
     head: Head

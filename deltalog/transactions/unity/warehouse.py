@@ -1,4 +1,4 @@
-"""The place of managed tables: which locations the catalog owns."""
+"""The location of managed tables, which the catalog owns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from deltalog.catalog import records
 from deltalog.errors import CallError
 from deltalog.protocol.paths import canonical_url
 
-# Where managed tables lie below the warehouse.
+# The directory of managed tables below the warehouse.
 _MANAGED = "__unitystorage/tables"
 
 
@@ -21,14 +21,17 @@ class Warehouse:
         return f"{self.root.rstrip('/')}/{_MANAGED}"
 
     def owns(self, url: str) -> bool:
-        """Whether the catalog owns the files at a location: it lies where this server creates managed tables."""
+        """Whether the catalog owns the files at a location, because it is below the directory in which this server
+        creates managed tables.
+        """
         if self.root is None:
             return False
         base = f"{self.managed_root()}/"
         return url.startswith(base) and "/" not in url[len(base) :]
 
     def check_outside(self, url: str, shown: str) -> None:
-        """Check that an external location and the place of managed tables are not nested. Raises CallError. Cost:
-        none."""
+        """Check that an external location neither contains nor is inside the directory of managed tables. Raises
+        CallError. Cost: none.
+        """
         if self.root is not None and records.are_nested(canonical_url(url), self.managed_root()):
-            raise CallError(f"{shown} lies where managed tables are, or around one.")
+            raise CallError(f"{shown} is inside the location for managed tables, or contains it.")

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server from the extra ``test``: started, stopped in every way, and started again."""
+"""A real PostgreSQL server from the extra ``test``, which tests can start, stop in every way, and restart."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class Postgres:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._admin: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._has_shared = False
         # PostgreSQL refuses to run as root.
         account = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self._account: dict[str, Any] = {}
@@ -77,7 +78,7 @@ class Postgres:
             "max_connections": "200",
             "shared_buffers": "32MB",
             "deadlock_timeout": "200ms",
-            "dynamic_shared_memory_type": "mmap",  # in its directory, where nothing is left of a killed server
+            "dynamic_shared_memory_type": "mmap",  # files in the data directory
             "recovery_init_sync_method": "syncfs",
             "scram_iterations": "100",
             "min_wal_size": "32MB",
@@ -92,7 +93,7 @@ class Postgres:
             except psycopg.OperationalError:
                 if time.monotonic() > deadline:
                     raise RuntimeError(self.log()[-3000:]) from None
-                if process.poll() is not None:  # the children of a killed server are still there
+                if process.poll() is not None:  # the children of a killed server still run
                     process = self._launched(options)
                 time.sleep(0.05)
             else:
@@ -129,7 +130,7 @@ class Postgres:
         )
 
     def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a statement of the administrator returns."""
+        """Execute a statement as the administrator; returns its rows."""
         if self._admin is None or self._admin.closed:
             self._admin = self.connect()
         try:
@@ -140,7 +141,7 @@ class Postgres:
             raise
 
     def url(self, schema: str | None = None, *, port: int | None = None, database: str = "catalogs") -> str:
-        """The URL of a new catalog, over TCP with a password, which is in a file."""
+        """The URL of a new catalog, over TCP with a password from a password file."""
         schema = schema or f"catalog_{next(_NUMBERS)}"
         passwords = self.directory / "passwords"
         return f"postgresql://{self.user}@127.0.0.1:{port or self.port}/{database}?schema={schema}&passfile={passwords}"
@@ -153,8 +154,11 @@ class Postgres:
         """The URL of an empty catalog over the Unix socket. All calls return the same catalog, because creating one
         takes longer than most tests."""
         url = f"postgresql://{self.user}@/catalogs?host={self.directory}&port={self.port}&schema=shared"
-        PostgresCoordinator(url).close()
-        self.empty("shared")
+        if self._has_shared:
+            self.empty("shared")
+        else:
+            PostgresCoordinator(url).close()
+            self._has_shared = True
         return url
 
     def empty(self, schema: str) -> None:
@@ -169,7 +173,9 @@ class Postgres:
 
 
 def _new_directory() -> Path:
-    """Not pytest's, which is not open to other users. In memory if there is room: no test crashes the machine."""
+    """A directory outside pytest's, which other users cannot read. It is in memory if there is room, because no test
+    needs it to survive a crash of the machine.
+    """
     has_room = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES
     return Path(tempfile.mkdtemp(prefix="deltalog-postgresql-", dir=_MEMORY if has_room else None))
 

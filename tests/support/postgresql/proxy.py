@@ -37,12 +37,12 @@ Rule = Callable[[Message], None]
 
 
 def pass_on(message: Message) -> None:
-    """The rule that changes nothing."""
+    """The rule that passes everything on."""
 
 
 class Proxy:
     """Connections through the proxy follow ``rule``, which is called with every message before it is passed on.
-    ``messages``: those since the last ``clear``."""
+    ``messages``: the messages since the last ``clear``."""
 
     def __init__(self, port: int) -> None:
         self.rule: Rule = pass_on

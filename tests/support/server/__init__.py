@@ -9,16 +9,20 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 from botocore.config import Config
+
+if TYPE_CHECKING:
+    from deltalog.server.serve import Server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 AT_ONCE = Config(retries={"total_max_attempts": 1}, max_pool_connections=16)
@@ -87,6 +91,20 @@ def served(
         finally:
             if process.stdout is not None:
                 process.stdout.close()
+
+
+@contextlib.contextmanager
+def running(server: Server) -> Iterator[tuple[str, int]]:
+    """Run a server in a thread of this process. Yields its address."""
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    where = urllib.parse.urlsplit(server.url)
+    try:
+        yield where.hostname or "", where.port or 0
+    finally:
+        server.stop()
+        thread.join(60)
+    assert not thread.is_alive()
 
 
 def parquet(root: Path, name: str, *ids: int, column: str = "id") -> dict[str, Any]:

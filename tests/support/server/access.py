@@ -1,12 +1,10 @@
-"""Helpers for tests of who calls the server: a server in this process, certificates, an issuer of tokens."""
+"""Helpers for tests of authentication: a server in this process, certificates, and an issuer of tokens."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import http.client
-import ipaddress
 import json
 import socket
 import ssl
@@ -20,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import jwt
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from deltalog import TransactionManager
 from deltalog.server.access.principals import Head
 from deltalog.server.exchange import Exchange
 from deltalog.server.serve import Server, Settings
+from tests.support.server import running
+from tests.support.waiting import until
 
 START = "/StartTransaction"
 CATALOGS = "/api/2.1/unity-catalog/catalogs"
@@ -35,7 +33,7 @@ CATALOGS = "/api/2.1/unity-catalog/catalogs"
 
 @dataclass
 class Serving:
-    """A server in this process. ``exchanges``: what it knew of each request."""
+    """A server in this process. ``exchanges``: the exchange of each request."""
 
     server: Server
     exchanges: list[Exchange] = field(default_factory=list)
@@ -53,7 +51,9 @@ class Serving:
         body: bytes = b"{}",
         context: ssl.SSLContext | None = None,
     ) -> tuple[int, Mapping[str, str], Any]:
-        """Send a request; returns the status, the headers and the body of the response, None if it is no JSON."""
+        """Send a request; returns the status, the headers and the body of the response; the body is None if it is not
+        JSON.
+        """
         where = urllib.parse.urlsplit(self.url)
         assert where.hostname
         before = len(self.exchanges)
@@ -71,15 +71,15 @@ class Serving:
             answer = connection.getresponse()
             data = answer.read()
             found = json.loads(data) if answer.headers["content-type"] == "application/json" else None
-            while found is not None and len(self.exchanges) == before:
-                time.sleep(0.001)  # observers are told after the response is sent
+            if found is not None:
+                until(lambda: len(self.exchanges) > before)  # observers are told after the response is sent
             return answer.status, dict(answer.headers), found
         finally:
             connection.close()
 
     def last(self) -> Exchange:
-        """What the server knew of the last request that another client has sent."""
-        assert self.ask("/health", method="GET")[0] == 200  # the server tells observers in the order of requests
+        """The exchange of the last request, which another client has sent."""
+        assert self.ask("/health", method="GET")[0] == 200  # the server calls observers in the order of the requests
         return [each for each in self.exchanges if each.path != "/health"][-1]
 
     def status(self, token: str | None = None, path: str = START, **more: Any) -> int:
@@ -100,88 +100,8 @@ def serving(catalog: Path | TransactionManager, settings: Settings | None = None
     exchanges: list[Exchange] = []
     made = Server(manager, settings or Settings())
     made._app._observers = (*made._app._observers, exchanges.append)
-    thread = threading.Thread(target=made.run)
-    thread.start()
-    try:
+    with running(made):
         yield Serving(made, exchanges)
-    finally:
-        made.stop()
-        thread.join(60)
-        assert not thread.is_alive()
-
-
-# ------------------------------------------------------------------------------------------------- certificates
-
-
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority whose files are in a directory."""
-
-    directory: Path
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @property
-    def file(self) -> Path:
-        return self.directory / "ca.pem"
-
-    def issue(
-        self,
-        name: str,
-        subject: Mapping[x509.ObjectIdentifier, str] | None = None,
-        alternatives: list[x509.GeneralName] | None = None,
-        days: float = 1,
-    ) -> tuple[Path, Path]:
-        """The files of a new certificate and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        attributes = [x509.NameAttribute(each, value) for each, value in (subject or {}).items()]
-        made = _builder(x509.Name(attributes), self.certificate.subject, key, days)
-        if alternatives:
-            made = made.add_extension(x509.SubjectAlternativeName(alternatives), False)
-        files = self.directory / f"{name}.pem", self.directory / f"{name}.key"
-        _write(made.sign(self.key, hashes.SHA256()), key, *files)
-        return files
-
-    def client(self, name: str | None = None, **more: Any) -> ssl.SSLContext:
-        """What a client uses; without a name it has no certificate."""
-        context = ssl.create_default_context(cafile=str(self.file))
-        if name is not None:
-            context.load_cert_chain(*self.issue(name, **more))
-        return context
-
-
-def authority(directory: Path) -> Authority:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
-    builder = _builder(name, name, key, 1)
-    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-    builder = builder.add_extension(x509.BasicConstraints(True, None), True).add_extension(usage, True)
-    certificate = builder.sign(key, hashes.SHA256())
-    _write(certificate, key, directory / "ca.pem", directory / "ca.key")
-    return Authority(directory, key, certificate)
-
-
-def local(name: str = "server") -> list[x509.GeneralName]:
-    return [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: Any, days: float) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=days))
-    )
-
-
-def _write(certificate: x509.Certificate, key: Any, at: Path, key_at: Path) -> None:
-    at.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    key_at.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
 
 
 # ------------------------------------------------------------------------------------------------- OpenID Connect
@@ -189,12 +109,13 @@ def _write(certificate: x509.Certificate, key: Any, at: Path, key_at: Path) -> N
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
-        """Clients that go away are no errors here."""
+        """Ignore clients that disconnect."""
 
 
 class Issuer:
-    """An issuer of OpenID Connect on this machine. ``answer``: replaces the answer to each request; gets the handler
-    and returns whether it has answered. ``context``: of TLS."""
+    """An OpenID Connect issuer on this machine. ``answer``: called with the handler of each request; returns whether it
+    has answered instead of the issuer. ``context``: the SSL context.
+    """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.keys: dict[str, Any] = {}
@@ -229,7 +150,7 @@ class Issuer:
         self._thread.join(60)
 
     def rotate(self, kid: str, *, keep: bool = False, key: Any = None) -> None:
-        """A new key, instead of or beside the others."""
+        """Make a new key, which replaces the others or is added to them."""
         made = key or rsa_key(kid)
         self.keys = {**(self.keys if keep else {}), kid: made}
 
@@ -252,7 +173,7 @@ class Issuer:
 
 @functools.cache
 def rsa_key(name: str) -> rsa.RSAPrivateKey:
-    """A key that tests share, because making one takes long."""
+    """A key that tests share, because generating one takes long."""
     return rsa.generate_private_key(65537, 2048)
 
 

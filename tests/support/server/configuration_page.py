@@ -18,7 +18,7 @@ _TYPES = {str: "text", int: "integer", float: "number", bool: "true or false"}
 
 
 def page() -> str:
-    """The page with the sections as they are now."""
+    """The page with the current sections."""
     text = PAGE.read_text(encoding="utf-8")
     head, _, rest = text.partition(BEGIN)
     return f"{head}{BEGIN}\n{sections()}{END}{rest.partition(END)[2]}"
@@ -52,7 +52,7 @@ def _section(title: str, kind: Any) -> str:
 
 
 def meanings_of(settings: type) -> dict[str, str]:
-    """What the docstring of a dataclass says about each field. Raises StopIteration if it says nothing of one."""
+    """The text about each field in the docstring of a dataclass. Raises StopIteration if a field is missing there."""
     names = [each.name for each in dataclasses.fields(settings)]
     mark = "|".join(names)
     found = {}

@@ -1,5 +1,6 @@
-"""A server with a table of each kind, and its description with the names of what it has: generated requests then reach
-what is behind the check of names."""
+"""A server with a table of each kind, and its OpenAPI description with the names of existing objects, so that generated
+requests get past the checks of names.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
 
 @dataclass(frozen=True)
 class World:
-    """``known``: real values by the names of members and parameters. ``managed``: a table that has an unpublished
-    commit, and ``staged``: its next one. ``lake``: where callers may register tables."""
+    """``known``: names and ids of existing objects, by the names of the members and parameters that take them.
+    ``managed``: a table that has an unpublished commit, and ``staged``: its next one. ``lake``: where callers may
+    register tables.
+    """
 
     known: Mapping[str, list[Any]]
     managed: Table
@@ -107,8 +110,9 @@ def populate(server: Served, place: Path, headers: Mapping[str, str] | None = No
 
 
 def with_known(document: Mapping[str, Any], world: World) -> dict[str, Any]:
-    """A description in which members of requests are known values, or a value that is not known. Members whose known
-    values are structures may also be any others, and those without a known value are left out."""
+    """A description in which members of requests that ``known`` names have a known value or an unknown one. Those whose
+    known values are structures may have any other value too; those for which ``known`` has an empty list are left out.
+    """
     made = copy.deepcopy(dict(document))
     components = made["components"]["schemas"]
     given: dict[str, Any] = {}
@@ -121,7 +125,7 @@ def with_known(document: Mapping[str, Any], world: World) -> dict[str, Any]:
         return {"anyOf": [known, narrow(schema)]} if isinstance(values[0], list) else known
 
     def narrow(schema: Any) -> Any:
-        """A schema of requests. The components that it refers to are copied, because responses have them too."""
+        """The schema with known values. The components that it refers to are copied, because responses use them too."""
         if isinstance(schema, list):
             return [narrow(each) for each in schema]
         if not isinstance(schema, dict):
@@ -154,14 +158,14 @@ def with_known(document: Mapping[str, Any], world: World) -> dict[str, Any]:
 
 
 class Answers:
-    """Checks answers against a description."""
+    """Checks responses against a description."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._validators: dict[tuple[str, str, int], Draft202012Validator | None] = {}
 
     def problems(self, method: str, template: str, status: int, body: Any) -> list[str]:
-        """What is wrong with an answer. ``template``: the path in the description."""
+        """The problems of a response. ``template``: the path in the description."""
         key = method, template, status
         if key not in self._validators:
             responses = self._document["paths"][template][method.lower()]["responses"]

@@ -1,4 +1,4 @@
-"""The server's application in this process, asked as any principal."""
+"""The server's application in this process, which tests can call as any principal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADMIN = Principal("root", is_admin=True)
 
 
 class _AsSaid:
-    """Takes the caller for whom it says it is."""
+    """Trusts the header ``x-caller``, which names the principal."""
 
     def __init__(self) -> None:
         self.principals: dict[str, Principal] = {}
@@ -33,8 +33,9 @@ class _AsSaid:
 
 
 class InProcess:
-    """An application over a catalog on SQLite, and over its warehouse. ``catalog``: that of another InProcess, as for a
-    second server."""
+    """An application with a SQLite catalog and a warehouse. ``catalog``: the catalog of another InProcess, to act as a
+    second server on it.
+    """
 
     def __init__(self, place: Path, rules: list[Rule] | None = None) -> None:
         self.place = place

@@ -15,6 +15,8 @@ from typing import Any
 
 from deltalog import DeltaTable
 from deltalog.catalog.records import ACCESS, access_key
+from deltalog.server.access import rules
+from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS
@@ -43,7 +45,7 @@ _T = "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}"
 
 @dataclass(frozen=True)
 class Who:
-    """A principal, with what it has on the catalog, on the schema ``s``, and on the tables in it."""
+    """A principal, with its ownership and grants on the catalog, on the schema ``s``, and on the tables in it."""
 
     title: str
     granted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -112,7 +114,7 @@ _SHOWS = {"catalog": {"USE CATALOG"}, "schema": {"USE SCHEMA"}, "table": {"MANAG
 
 
 def expected(who: Who, rule: Rule) -> str:
-    """What a caller is told, by the rule alone."""
+    """The expected outcome of a call, by the rule alone."""
     if rule.scope > who.scope or who.is_admin:
         return DENIED if rule.scope > who.scope else ALLOWED
     has, owns = set[str](), False
@@ -131,8 +133,9 @@ def expected(who: Who, rule: Rule) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A call. ``case``: that of its rule. ``note``: what else it is about. ``judge``: what is expected; None: what the
-    rule says."""
+    """A call. ``case``: the case of its rule. ``note``: what distinguishes the call from others of the same rule.
+    ``judge``: computes the expected outcome; None: it follows from the rule.
+    """
 
     route: str
     request: Callable[[World], tuple[str, str, Any]]
@@ -155,7 +158,7 @@ class Case:
 
 
 class World:
-    """A catalog in which one principal has what it has, and everything else belongs to others."""
+    """A catalog in which one principal has its ownership and grants, and everything else belongs to others."""
 
     def __init__(self, place: Path) -> None:
         self.server = InProcess(place)
@@ -170,7 +173,7 @@ class World:
         self.who = WHO[0]
 
     def settle(self, who: Who) -> None:
-        """From now on, ``who`` is the principal."""
+        """Make ``who`` the principal of the following calls."""
         self.who = who
         self.put(CATALOG_ACCESS_KEY, "catalog")
         self.put(schema_access_key("s"), "schema")
@@ -201,13 +204,13 @@ class World:
         return str(self.admin.ok("POST", "/tables", body)["table_id"])
 
     def fresh(self) -> str:
-        """A new external table, on which the principal has the same as on the others."""
+        """A new external table, on which the principal has the same rights as on the others."""
         name = self.name()
         self.put(access_key(self.external(name)), "table")
         return name
 
     def fresh_managed(self) -> str:
-        """A new managed table, on which the principal has the same as on the others."""
+        """A new managed table, on which the principal has the same rights as on the others."""
         name = self.name()
         self.put(access_key(self.admin.new_table(name).id), "table")
         return name
@@ -219,7 +222,7 @@ class World:
         return {"name": f"s.{self.name()}", "location": root}
 
     def taken(self) -> Any:
-        """A request that takes over a new table of another catalog."""
+        """A request that takes over a new table from another catalog."""
         root = str(self.server.place / "warehouse" / self.name())
         other = TransactionManager(str(self.server.place / "other.db"))
         other.create_table(f"x.{self.name()}", root, SCHEMA)
@@ -243,14 +246,14 @@ class World:
         return id_
 
     def staged(self, by: Principal) -> Any:
-        owner = None if by.is_admin else by.name
-        return self.server.tables._creation.stage(f"s.{self.name()}", owner)
+        caller = Guard(by, rules.CREATE_MANAGED, self.server.grants, "main")
+        return self.server.tables.stage(f"s.{self.name()}", caller)
 
     def writes(self) -> Any:
         return [add(self.managed.root, f"day=mon/{self.name()}.parquet", 1)]
 
     def outcome(self, case: Case) -> str:
-        """What the principal is told when it makes a call."""
+        """Make a call as the principal; returns its outcome."""
         method, path, body = case.request(self)
         self.server.grants.forget()
         status, received, headers = self.server.send(self.who.principal, method, path, body)
@@ -272,12 +275,12 @@ class World:
 
 
 def _own(is_own: bool) -> Callable[[Who, Rule], str]:
-    """What is expected for a transaction or a staged table."""
+    """The expected outcome for a transaction or a staged table. ``is_own``: whether the caller has created it."""
     return lambda who, rule: expected(who, rule) if is_own or who.is_admin or rule.scope > who.scope else HIDDEN
 
 
 def _changing(who: Who, rule: Rule) -> str:
-    """A transaction of the caller that is not a read-only one."""
+    """The expected outcome for a transaction of the caller that is not read-only."""
     return DENIED if who.scope < Scope.WRITE else expected(who, rule)
 
 
@@ -291,7 +294,9 @@ def _without_table(who: Who, rule: Rule) -> str:
 
 
 def _at_path(is_table: bool) -> Callable[[Who, Rule], str]:
-    """What is expected for keys for a location where a table is, or none. Nobody is told what lies there."""
+    """The expected outcome of a request for credentials for a location, with or without a table. No response tells what
+    is at the location.
+    """
 
     def judge(who: Who, rule: Rule) -> str:
         as_owner = expected(who, Rule(scope=rule.scope, catalog=(frozenset({"MANAGE"}),))) == ALLOWED
@@ -615,8 +620,8 @@ def page() -> str:
         "",
         f"`{ALLOWED}`: the call is carried out. `{DENIED}`: it is refused. `{HIDDEN}`: the object is reported as "
         "missing, because the caller may not see it.",
-        "Owners and grants are those on the catalog, on the schema, and on the table of the call; everything else "
-        "belongs to others. The scope of the credential is ADMIN unless it is said.",
+        "The grants and the ownership in this list are on the catalog, the schema and the table that a call is about; "
+        "all other objects belong to others. The scope of the credential is ADMIN unless the list says otherwise.",
         "A listing (`GET /catalogs`, `GET /schemas`, `GET /tables`, `ListTransactions`) shows what its caller may see. "
         "Calls that change catalogs are not served. `GET /health` needs no principal.",
         "",

@@ -1,4 +1,4 @@
-"""The table of metrics in docs/server-metrics.md, made from the registry of a server that has all of them.
+"""Generates the table of metrics in docs/server-metrics.md from the registry of a server with all metrics.
 
 ``python -m tests.support.server.metrics_page`` writes it into the page.
 """

@@ -1,11 +1,9 @@
-"""A server in this process whose logs and metrics are read."""
+"""A server in this process, with access to its logs and metrics."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,8 +14,9 @@ from typing import Any
 from deltalog import TransactionManager
 from deltalog.server.serve import Server, Settings
 from deltalog.transactions.unity.settings import UnitySettings
-from tests.support.server import Served
+from tests.support.server import Served, running
 from tests.support.server.unity import Unity
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,15 @@ class Observed:
         return [json.loads(line) for line in (self.place / name).read_text("ascii").splitlines()]
 
     def of(self, request_id: str) -> dict[str, Any]:
-        """The only line of a request."""
+        """The line of a request in the audit log; there must be exactly one."""
         (found,) = [line for line in self.lines() if line.get("request_id") == request_id]
         return found
 
     def metrics(self, token: str | None = None) -> dict[str, float]:
         """The values of the metrics, by name with labels, once all requests are counted, which is after their
         responses."""
-        deadline = time.monotonic() + 60
-        while True:
-            found = self._scraped(token)
-            if found["deltalog_server_requests_in_progress"] == 0 or time.monotonic() > deadline:
-                return found
-            time.sleep(0.01)
+        until(lambda: self._scraped(token)["deltalog_server_requests_in_progress"] == 0)
+        return self._scraped(token)
 
     def _scraped(self, token: str | None) -> dict[str, float]:
         request = urllib.request.Request(self.server.metrics_url or "")
@@ -66,7 +61,9 @@ class Observed:
         return {name: float(value) for name, _, value in rows}
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers in lower case and body of a response. Underscores in ``headers`` are dashes."""
+        """Send a request; returns the status, the headers with names in lower case, and the body of the response.
+        Underscores in the names of ``headers`` stand for dashes.
+        """
         connection = self.served.connection()
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -82,15 +79,9 @@ class Observed:
 def observed(
     place: Path, *, token: str | None = None, manager: TransactionManager | None = None, **settings: Any
 ) -> Iterator[Observed]:
-    """A server in a thread of this process, with a warehouse. ``settings``: of ``Settings``."""
+    """A server in a thread of this process, with a warehouse. ``settings``: fields of ``Settings``."""
     manager = manager or TransactionManager(str(place / "catalog.db"))
     unity = settings.pop("unity", None) or UnitySettings(warehouse=str(place / "warehouse"))
     server = Server(manager, Settings(token=token, unity=unity, **{"recover_seconds": 0, **settings}))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
+    with running(server):
         yield Observed(place, server, manager, token)
-    finally:
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()

@@ -1,5 +1,6 @@
-"""SQLite catalogs as earlier versions of deltalog made them, with data. The statements are those of these versions, and
-never change."""
+"""Makes SQLite catalogs as earlier versions of deltalog made them, with data. The statements are those of these
+versions; do not change them.
+"""
 
 from __future__ import annotations
 

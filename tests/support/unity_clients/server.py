@@ -21,9 +21,10 @@ ROOT = "/api/2.1/unity-catalog"
 
 
 class UnityServer:
-    """A server of the catalog in ``place``, or at the URL ``catalog``; its log is in ``place``. ``options``: more
+    """A server of the catalog in ``place``, or at the URL ``catalog``; its log is in ``place``. ``options``: further
     options of `deltalog serve`. ``warehouse``: where the tables are; a directory in ``place`` by default. The server
-    may read the logs of external tables in ``place / "elsewhere"``."""
+    may read the logs of external tables in ``place / "elsewhere"``.
+    """
 
     def __init__(
         self,

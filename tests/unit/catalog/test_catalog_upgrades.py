@@ -1,5 +1,6 @@
-"""Tests upgrades of catalogs: from each earlier version with data, interrupted at each step, refused backwards, and
-with programs of two versions on one catalog."""
+"""Tests upgrades of catalogs: from each earlier version with data, and interrupted at each step. Earlier programs
+refuse an upgraded catalog, also while programs of two versions use it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,16 @@ from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import Document, DocumentChange, Marking, Ratification, TransactionStatus
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CoordinatorError, EntityNotFoundError
+from deltalog.server.serve import Settings
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
 from tests.support.cli import run
 from tests.support.s3 import Server
 from tests.support.s3.dynamodb import client, new_table
-from tests.support.server import served
+from tests.support.server import Served
+from tests.support.server.access import serving
 from tests.support.transactions import earlier_catalogs
 from tests.support.transactions.earlier_catalogs import COMMITS, PARTS, RATIFY, TABLES, VERSIONS
+from tests.support.waiting import until
 
 NEWER = sqlite_file.SCHEMA_VERSION + 1
 
@@ -45,7 +48,7 @@ def set_version(path: Path, version: int) -> None:
 
 
 def content_of(path: Path) -> dict[str, list[Any]]:
-    """The rows of an earlier version's columns, whichever version the file has now."""
+    """The rows with the columns of an earlier version, whatever version the file has now."""
     columns = {
         "catalog": "catalog_id",
         "tables": "table_id, name, url, created_ms, version",
@@ -61,7 +64,7 @@ def content_of(path: Path) -> dict[str, list[Any]]:
 
 
 def check_upgraded(path: Path, version: int) -> None:
-    """Everything that the earlier catalog had is there, and works."""
+    """Check that everything in the earlier catalog is still there and works."""
     catalog = SQLiteCoordinator(path, create=False)
     assert catalog.catalog_id == "the id"
     assert [each.name for each in catalog.tables()] == [f"sales.t{number}" for number in range(1, TABLES + 1)]
@@ -82,6 +85,14 @@ def check_upgraded(path: Path, version: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- forward
+
+
+def test_a_check_of_the_configuration_upgrades_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    earlier_catalogs.make(path, 2)
+    found = json.loads(run("serve", path, "--port", 0, "--check-config", "--check-catalog", "--json").out)
+    assert found["ok"] and any("The start of the server upgrades it" in each for each in found["warnings"])
+    assert version_of(path) == 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -148,7 +159,7 @@ def test_an_upgrade_that_is_killed_has_changed_all_or_nothing(tmp_path: Path, ve
         check_upgraded(path, version)
     upgraded = found.index(sqlite_file.SCHEMA_VERSION)
     assert found == [version] * upgraded + [sqlite_file.SCHEMA_VERSION] * (len(found) - upgraded)
-    assert upgraded > len(sqlite_file._DOCUMENTS)  # it was killed before and after each statement of the upgrade
+    assert upgraded > len(sqlite_file._DOCUMENTS)  # processes were killed at each statement
 
 
 def test_processes_that_upgrade_at_once_upgrade_once(tmp_path: Path) -> None:
@@ -166,7 +177,7 @@ def test_processes_that_upgrade_at_once_upgrade_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_earlier_program_cannot_commit_to_an_upgraded_catalog(tmp_path: Path, version: int) -> None:
-    """It has the file open, and does what it does for a commit."""
+    """The earlier program has the file open, and executes its statements for a commit."""
     path = tmp_path / "catalog.db"
     earlier_catalogs.make(path, version)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as earlier:
@@ -181,7 +192,7 @@ def test_an_earlier_program_cannot_commit_to_an_upgraded_catalog(tmp_path: Path,
 
 
 def test_a_catalog_that_is_upgraded_while_it_is_open_takes_no_change(tmp_path: Path) -> None:
-    """The process of this version goes on beside one of a newer version, which upgrades the catalog."""
+    """A process of this version still runs while one of a newer version upgrades the catalog."""
     path = tmp_path / "catalog.db"
     catalog = SQLiteCoordinator(path)
     catalog.register(table(1), 0)
@@ -203,32 +214,32 @@ def test_a_catalog_that_is_upgraded_while_it_is_open_takes_no_change(tmp_path: P
     assert catalog.ratify(proposal({"id-1": 2})) is Ratification.RATIFIED
 
 
-def test_a_server_whose_catalog_was_upgraded_is_not_ready(tmp_path: Path) -> None:
+def test_a_server_whose_catalog_was_upgraded_is_not_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The newer server upgrades the catalog when it starts. The earlier one says that it is not ready, and commits
     nothing; the newer one takes over."""
     path = tmp_path / "catalog.db"
-    with served(path, log=tmp_path / "log") as earlier:
+    with serving(path, Settings(recover_seconds=0)) as first:
+        earlier = Served(first.url, None)  # type: ignore[arg-type]
         assert earlier.ask("POST", "/StartTransaction", {})[0] == 200
         set_version(path, NEWER)
         status, answer = earlier.ask("POST", "/StartTransaction", {})
         assert status == 500 and answer["__type"] == "InternalServiceException"
-        end = time.monotonic() + 60
-        while earlier.ask("GET", "/health/ready")[0] != 503:
-            assert time.monotonic() < end
+        until(lambda: earlier.ask("GET", "/health/ready")[0] == 503)
         assert earlier.ask("GET", "/health/live")[0] == 200
         set_version(path, sqlite_file.SCHEMA_VERSION)  # stands for the newer program
-        with served(path) as newer:
+        with serving(path, Settings(recover_seconds=0)) as second:
+            newer = Served(second.url, None)  # type: ignore[arg-type]
             assert newer.ask("GET", "/health/ready")[0] == 200
             started = newer.ask("POST", "/StartTransaction", {})[1]["TransactionId"]
-            earlier.process.terminate()
-            assert earlier.process.wait(60) == 0
+            first.server.stop()
             assert newer.ask("POST", "/CommitTransaction", {"TransactionId": started})[0] == 200
-    assert "upgraded by a newer deltalog" in (tmp_path / "log").read_text()
+    assert "upgraded by a newer deltalog" in caplog.text
 
 
 def test_records_with_fields_of_a_newer_version_are_read() -> None:
-    """A version of deltalog may add fields to records without a new version of the schema, if it does no harm when
-    programs of this version leave them out."""
+    """A later version of deltalog may add fields to records without a new schema version, if it is harmless that
+    programs of this version drop these fields.
+    """
     for record in (transaction("t"), commit(1), table(1), Marking("t", 1, ("a",))):
         more = {**msgspec.json.decode(msgspec.json.encode(record)), "new": {"a": 1}}
         assert msgspec.json.decode(msgspec.json.encode(more), type=type(record)) == record
@@ -265,7 +276,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert json.loads(run("catalog", "upgrade", path, "--json").out) == {**found, "upgraded": True}
     assert version_of(path) == sqlite_file.SCHEMA_VERSION and content_of(path) == before
     assert json.loads(run("catalog", "upgrade", path, "--json").out)["upgraded"] is False
-    assert "has version 3 already" in run("catalog", "upgrade", path).out
+    assert "already has version 3" in run("catalog", "upgrade", path).out
     assert "SQLite" in run("catalog", "info", path).out
     for command in ("info", "upgrade"):
         assert json.loads(run("catalog", command, tmp_path / "none.db", "--json").err)["code"] == "ENTITY_NOT_FOUND"
@@ -278,7 +289,7 @@ def test_the_commands(tmp_path: Path) -> None:
 
 
 def earlier_format(server: Server, name: str, version: int) -> None:
-    """Make a catalog with data, and take from it what later formats added."""
+    """Make a catalog with data, and remove from it what later formats added."""
     catalog = DynamoDBCoordinator(name, server.options())
     catalog.register(table(1), 0)
     catalog.insert(transaction("active"))
@@ -297,7 +308,7 @@ def earlier_format(server: Server, name: str, version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_catalog_in_dynamodb_is_upgraded_on_request(ministack: Server, version: int) -> None:
-    """Not when it is opened, because programs of earlier versions on other machines would not notice."""
+    """Opening the catalog does not upgrade it, because earlier programs on other machines would not notice."""
     name = new_table(ministack, "catalog")
     earlier_format(ministack, name, version)
     before = client(ministack).scan(TableName=name)["Items"]
@@ -330,7 +341,7 @@ def test_of_two_upgrades_one_upgrades(ministack: Server) -> None:
 
 
 def test_the_files_of_earlier_versions_are_whole(tmp_path: Path) -> None:
-    """The test data itself: a copy of the file alone has everything."""
+    """Checks the test data: a copy of the database file alone is complete."""
     for version in VERSIONS:
         path = tmp_path / f"{version}.db"
         earlier_catalogs.make(path, version)

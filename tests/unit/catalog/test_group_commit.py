@@ -1,4 +1,4 @@
-"""Changes of threads at the same time share transactions, and each has the outcome that it would have alone."""
+"""Changes that threads make at the same time share transactions, and each has the outcome that it would have alone."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from typing import Any
 
 import pytest
 
-from deltalog.catalog.group_commit import Execute
+from deltalog.catalog.group_commit import Execute, GroupCommit
 from deltalog.catalog.records import Proposal, Ratification, StatusFilter, touched
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.catalog.sqlite_file import SQLiteFile
 from deltalog.errors import CoordinatorError, OperationTimeoutError
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
+from tests.support.waiting import until
 
 RATIFIED = Ratification.RATIFIED
 THREADS = 8
 
 
 class Trace:
-    """What the connections of a catalog execute. ``transactions``: whether each COMMIT waited for the disk."""
+    """Records what the connections of a catalog execute. ``transactions``: for each COMMIT, whether it waited for the
+    disk.
+    """
 
     def __init__(self) -> None:
         self.transactions: list[bool] = []
@@ -77,14 +80,13 @@ class Together:
     def add(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         count = len(self._waiting)
         future = self._pool.submit(call, *arguments)
-        while len(self._waiting) == count and not future.done():
-            time.sleep(0.001)
+        until(lambda: len(self._waiting) > count or future.done())
         return future
 
 
 @contextlib.contextmanager
 def together(catalog: SQLiteCoordinator, *, durable: bool = True) -> Iterator[Together]:
-    """The calls of the block are made when it ends."""
+    """Hold the calls that the block adds, and make all of them when the block ends."""
     begun, over = threading.Event(), threading.Event()
 
     def hold(execute: Execute) -> None:
@@ -146,7 +148,7 @@ def test_an_error_of_one_leaves_the_others(catalog: SQLiteCoordinator, trace: Tr
         errors[1].result()
     assert not isinstance(error.value, OperationTimeoutError)
     assert catalog.cut() == {"id-0": 1, "id-1": 1, **{f"id-{n}": 0 for n in range(2, THREADS)}}
-    assert len(trace.transactions) == 3  # that of the block, and one for each change that has an effect
+    assert len(trace.transactions) == 3  # the transaction of the block, and one for each change that has an effect
 
 
 def test_what_does_not_fit_on_the_disk_leaves_what_does(catalog: SQLiteCoordinator) -> None:
@@ -167,7 +169,7 @@ def test_what_does_not_fit_on_the_disk_leaves_what_does(catalog: SQLiteCoordinat
 
 
 def test_a_commit_that_fails_is_unknown_to_all_of_it(catalog: SQLiteCoordinator) -> None:
-    """The kernel refuses to extend SQLite's write-ahead log, as a broken disk would."""
+    """The kernel refuses to extend SQLite's write-ahead log, to simulate a broken disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -255,6 +257,22 @@ def test_an_interrupted_thread_leaves_the_changes_of_the_others(catalog: SQLiteC
     assert set(catalog.cut().values()) == {1}
 
 
+def test_a_thread_that_is_interrupted_before_it_begins_lets_others_make_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = SQLiteCoordinator(tmp_path / "catalog.db", busy_seconds=0.5)
+
+    def interrupted(self: GroupCommit, first: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupCommit, "_lead", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.register(table(0), 0)
+    assert catalog.register(table(1), 0)
+    assert set(catalog.cut()) == {"id-1"}
+
+
 HOLDER = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -271,8 +289,7 @@ def test_a_fork_while_another_thread_waits_can_make_changes(catalog: SQLiteCoord
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(catalog.ratify, proposal({"id-0": 1}))
-        while not catalog._file._group._is_led:
-            time.sleep(0.001)
+        until(lambda: catalog._file._group._leader is not None)
         child = os.fork()
         if child == 0:
             try:
@@ -287,7 +304,7 @@ def test_a_fork_while_another_thread_waits_can_make_changes(catalog: SQLiteCoord
 
 
 def test_many_threads_take_turns(catalog: SQLiteCoordinator, trace: Trace) -> None:
-    """None starves, and no version of any is lost."""
+    """No thread starves, and no version that a thread committed is lost."""
     each, order = 25, collections.deque[int]()
 
     def commits(number: int) -> None:
@@ -344,12 +361,12 @@ threading.Event().wait()
 """
 
 
-def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged(tmp_path: Path, is_long: bool) -> None:
     catalog = SQLiteCoordinator(tmp_path / "catalog.db")
     for number in range(2 * THREADS):
         catalog.register(table(number), 0)
     chance, acknowledged, together = random.Random(7), dict.fromkeys(range(THREADS), 0), 0
-    for who in range(6):
+    for who in range(12 if is_long else 3):
         command = [sys.executable, "-c", KILLED, catalog.path, f"{who}", f"{THREADS}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
@@ -377,4 +394,4 @@ def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged
                 assert versions.pop(frozenset({(first, version), (second, version)})) == 1
             acknowledged[number] = cut[first]
         assert not versions
-    assert together > 1  # the kills met transactions that several threads shared
+    assert together > 1  # some kills interrupted transactions that several threads shared

@@ -7,8 +7,6 @@ import json
 import os
 import pickle
 import random
-import subprocess
-import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +24,7 @@ from deltalog.errors import CallError, CoordinatorError, EntityNotFoundError, Op
 from deltalog.testing.coordinator_cases import commit, marking, proposal, table, transaction
 from deltalog.testing.coordinator_tests import CoordinatorTests
 from deltalog.testing.store_contract import together
+from tests.support.cli import run
 from tests.support.postgresql import PASSWORD, Postgres
 
 RATIFIED = Ratification.RATIFIED
@@ -87,9 +86,7 @@ def test_a_catalog_opens_wherever_one_can_stand(postgresql: Postgres, tmp_path: 
         txn.table("bank.t").append(pa.table({"id": [2]}))
         txn.commit()
     assert DeltaTable.open(address).version == 2
-    command = [sys.executable, "-m", "deltalog", "tables", "list", url, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["name"] == "bank.t"
+    assert json.loads(run("tables", "list", url, "--json").out)["name"] == "bank.t"
     log_text = "".join(file.read_text() for file in (tmp_path / "t" / "_delta_log").glob("*.json"))
     assert "postgresql" not in log_text  # a log names its catalog by an id
     manager.coordinator.close()
@@ -270,10 +267,17 @@ def test_text_that_postgresql_cannot_store_is_refused_and_found_nowhere(
     assert catalog.parts("t", text) == {text: b"kept"}
 
 
-def test_ten_thousand_parts_and_large_ones_are_kept(catalog: PostgresCoordinator) -> None:
+@pytest.mark.parametrize("smaller_by", [16, pytest.param(1, marks=pytest.mark.long)])
+def test_many_parts_and_large_ones_are_kept(
+    catalog: PostgresCoordinator, smaller_by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More and larger ones than a row or a statement has."""
+    for name in ("_PIECE_BYTES", "_STATEMENT_BYTES", "_STATEMENT_ROWS"):
+        monkeypatch.setattr(module, name, getattr(module, name) // smaller_by)
     chance = random.Random(3)
-    parts = {f"object/{number:05d}": b"%d" % number for number in range(10_001)}
-    parts |= {"large": chance.randbytes((20 << 20) + 7), "l" * 3000: b"a long key"}
+    parts = {f"object/{number:05d}": b"%d" % number for number in range(module._STATEMENT_ROWS + 1)}
+    large = module._STATEMENT_BYTES + module._PIECE_BYTES // 2 + 7
+    parts |= {"large": chance.randbytes(large), "l" * 3000: b"a long key"}
     catalog.insert(transaction("t"))
     assert catalog.put_parts(touched(transaction("t"), 2000), parts)
     assert catalog.parts("t") == parts
@@ -293,14 +297,14 @@ def test_every_session_waits_for_the_disk(postgresql: Postgres) -> None:
         postgresql.execute(f"ALTER ROLE {postgresql.user} SET synchronous_commit = remote_apply")
         catalog.close()
         assert catalog._server.read("SHOW synchronous_commit") == [("remote_apply",)]
-        catalog.published("id-1", 0)  # waits for no disk, but leaves the session as it was
+        catalog.published("id-1", 0)  # does not wait for the disk, and keeps the session's setting
         assert catalog._server.read("SHOW synchronous_commit") == [("remote_apply",)]
     finally:
         postgresql.execute(f"ALTER ROLE {postgresql.user} RESET synchronous_commit")
 
 
 def test_what_is_asked_often_goes_by_an_index(catalog: PostgresCoordinator) -> None:
-    """No frequent query reads a whole table or sorts, as soon as tables have many rows."""
+    """No frequent query reads a whole table or sorts, once tables have many rows."""
     with catalog._server._borrowed() as connection:
         connection.execute("SET enable_seqscan = off")
         for statement, values in (
@@ -333,7 +337,7 @@ def test_a_fork_uses_connections_of_its_own(catalog: PostgresCoordinator) -> Non
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert {id(each) for each in catalog._server._all} == inherited
-    assert catalog.cut() == {"id-1": 1}  # over a connection that the child did not end
+    assert catalog.cut() == {"id-1": 1}  # over a connection that the child has not closed
     assert {id(each) for each in catalog._server._all} == inherited
 
 
@@ -342,7 +346,7 @@ def test_a_fork_uses_connections_of_its_own(catalog: PostgresCoordinator) -> Non
 
 @pytest.mark.parametrize("size", [(12, 8), pytest.param((100, 60), marks=pytest.mark.long)])
 def test_changes_of_overlapping_tables_and_documents_end(postgresql: Postgres, size: tuple[int, int]) -> None:
-    """Threads change random tables and documents, create and delete both, in any order."""
+    """Threads change, create and delete random tables and documents in any order; all of them finish."""
     threads, rounds = size
     catalog = postgresql.coordinator(settings=PostgresSettings(connections=40, lock_seconds=60))
     for number in range(6):

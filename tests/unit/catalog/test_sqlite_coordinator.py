@@ -323,7 +323,7 @@ def test_a_lock_that_is_not_let_go_is_an_error_and_nothing_changes(tmp_path: Pat
 
 @contextlib.contextmanager
 def a_change_in_progress(catalog: SQLiteCoordinator) -> Iterator[None]:
-    """Another thread makes a change, which ends with the block."""
+    """Another thread makes a change that finishes when the block ends."""
     begun, over = threading.Event(), threading.Event()
 
     def make(execute: Execute) -> None:

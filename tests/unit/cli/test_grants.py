@@ -58,7 +58,7 @@ def test_an_owner_is_given_and_taken(cli: Cli, catalog: Path) -> None:
     ("words", "reason"),
     [
         (("add", "x", "CREATE TABLE", "--on", "sales.orders"), "cannot be granted on a table"),
-        (("add", "x", "READ VOLUME"), "has the privileges"),
+        (("add", "x", "READ VOLUME"), "privileges are"),
         (("add", "x\ny", "SELECT"), "name of a principal"),
         (("add", "x", "SELECT", "--on", "none"), "no schema none"),
         (("add", "x", "SELECT", "--on", "sales.none"), "no table sales.none"),

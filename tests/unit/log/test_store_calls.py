@@ -53,10 +53,12 @@ def page_rows() -> Iterator[Row]:
     header: list[str] = []
     for number, line in enumerate(PAGE.read_text(encoding="utf-8").splitlines(), 1):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("| "):
-            continue
-        if cells[0] == "call":
+        if not line.startswith("|"):
+            header = []
+        elif not header:
             header = cells
+        elif line.startswith("|---"):
+            continue
         elif ROUNDS in header:  # tests/unit/unity/test_unity_rounds.py checks the other table
             assert len(cells) == len(header), f"{PAGE.name}:{number} has {len(cells)} cells"
             counts = dict(zip(header[2:], cells[2:], strict=True))

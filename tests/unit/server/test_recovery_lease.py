@@ -1,4 +1,4 @@
-"""Of the servers of a catalog, one recovers; if it dies, another one does."""
+"""One of the servers of a catalog runs recovery; if it dies, another one takes over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalog.testing.stores import Fault, nth
 
 
 class Place:
-    """Servers of one catalog, each with a clock that begins anywhere."""
+    """Servers of one catalog, whose clocks start at arbitrary times."""
 
     def __init__(self, coordinator: Any, count: int) -> None:
         chance = random.Random(count)
@@ -70,7 +70,7 @@ def test_another_takes_over_from_one_that_died(coordinator: Any) -> None:
 def test_one_that_ends_gives_it_up(coordinator: Any) -> None:
     place = Place(coordinator, 2)
     assert place.take() == [0]
-    place.leases[1].give_up()  # it is not its own
+    place.leases[1].give_up()  # the lease is another server's
     assert place.take() == [0]
     place.leases[0].give_up()
     assert coordinator.document(*LEASE) is None
@@ -100,4 +100,4 @@ def test_a_catalog_that_fails_is_no_lease() -> None:
     lost = RecoveryLease(FaultyCoordinator(inner, nth(1, Fault.LOST_ACK, method="change_documents")), 1.0)
     with pytest.raises(CoordinatorError):
         lost.take()
-    assert lost.take()  # it was taken after all
+    assert lost.take()  # the lease was taken after all

@@ -1,10 +1,11 @@
-"""Tests the configuration file of a server: what is refused and how, secrets by reference, and --check-config."""
+"""Tests the configuration file of a server: error messages, secrets by reference, and --check-config."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import resource
 import socket
 import typing
 from pathlib import Path
@@ -37,12 +38,12 @@ def wrong(tmp_path: Path, text: str | bytes) -> str:
 
 # ------------------------------------------------------------------------------------------- what is refused
 
-REFER = 'secrets are not in this file: give {file = "…"} or {env = "…"}.'
+REFER = 'secrets do not belong in this file: give {file = "…"} or {env = "…"}.'
 SECTIONS = ", ".join(sorted(each.name for each in dataclasses.fields(Config)))
 WRONG = {
     "[listen]\nhots = 'x'": "[listen] has no key hots; did you mean host?.",
     "[lisen]\n": "there is no section [lisen]; did you mean listen?.",
-    "host = 'x'": f"there is no section [host]; there are {SECTIONS}.",
+    "host = 'x'": f"there is no section [host]; known are {SECTIONS}.",
     "listen = 5": "listen must be a section, [listen].",
     "[[listen]]\nport = 5": "listen must be a section, [listen].",
     "[listen]\nport = '5'": "[listen] port: expected an integer, got text.",
@@ -53,9 +54,9 @@ WRONG = {
     "[listen]\nhost = ['x']": "[listen] host: expected text, got a list.",
     "[listen]\nhost = 1979-05-27": "[listen] host: expected text, got date.",
     "[limits]\nthreads = 0": "[limits] threads: must be 1 to 1,000,000,000,000.",
-    "[limits]\nrequest_seconds = inf": "[limits] request_seconds: must be 0.1 to 1,000,000,000,000.",
-    "[limits]\nrequest_seconds = nan": "[limits] request_seconds: must be 0.1 to 1,000,000,000,000.",
-    "[limits]\nbody_seconds = -1": "[limits] body_seconds: must be 0 to 1,000,000,000,000.",
+    "[limits]\nrequest_seconds = inf": "[limits] request_seconds: must be 0.1 to 1,000,000,000.",
+    "[limits]\nrequest_seconds = nan": "[limits] request_seconds: must be 0.1 to 1,000,000,000.",
+    "[limits]\nbody_seconds = -1": "[limits] body_seconds: must be 0.1 to 1,000,000,000.",
     "[unity]\nreadable = [5]": "[unity] readable[0]: expected text, got an integer.",
     "[process]\nlog_level = 'debug'": "[process] log_level: invalid enum value 'debug'.",
     "[process]\ndrain_seconds = 'x'": "[process] drain_seconds: expected a number or nothing, got text.",
@@ -71,9 +72,28 @@ def test_wrong_configurations(text: str, message: str, tmp_path: Path) -> None:
     assert wrong(tmp_path, text) == message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Nobody would be served.
+        *(f"[limits]\n{name}_seconds = 0" for name in ("header", "body", "response")),
+        *(f"[tokens]\n{name} = 0" for name in ("guesses", "guess_seconds", "lookup_seconds")),
+        *(f"[oidc]\nissuer = 'https://a'\naudience = 'b'\n{name} = 0" for name in ("fetch_bytes", "max_age_seconds")),
+        "[sigv4]\nkey_file = 'k'\nwindow_seconds = 0",
+        # No rate would be limited, because it is forgotten at once.
+        "[limits.quotas]\ncalls_per_second = 1\nremembered = 0",
+        # The threads that wait for so long would end.
+        "[recovery]\nevery_seconds = 1e10",
+        *(f"[process]\n{name}_seconds = 1e10" for name in ("watch", "drain", "end")),
+    ],
+)
+def test_numbers_that_cannot_work(text: str, tmp_path: Path) -> None:
+    assert "must be" in wrong(tmp_path, text)
+
+
 def test_all_wrong_keys_are_named_at_once(tmp_path: Path) -> None:
     found = wrong(tmp_path, "[listen]\na = 1\nb = 2\n[limts]\n[tokens]\ntoken = 'x'").splitlines()
-    assert len(found) == 4 and "token_file names the place" in found[-1]
+    assert len(found) == 4 and "use token_file" in found[-1]
     found = wrong(tmp_path, "[listen]\nport = 'x'\n[limits]\nthreads = -1\nrequests = -1").splitlines()
     assert len(found) == 3
 
@@ -96,7 +116,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_configurations(text: str | bytes, tmp_path: Path) -> None:
-    """None takes long, and no message is long or has control characters."""
+    """No hostile configuration takes long to refuse, and no message is long or has control characters."""
     for line in wrong(tmp_path, text).splitlines():
         assert len(line) < 500 and line.isprintable()
 
@@ -125,7 +145,7 @@ def test_a_message_does_not_quote_a_secret_in_the_wrong_place(tmp_path: Path) ->
 
 
 def test_every_key_can_be_set_and_reaches_its_settings(tmp_path: Path) -> None:
-    """What is written as TOML is what is read, for every section and key."""
+    """For every section and key, a value that is written as TOML reaches the settings unchanged."""
     given = sample(Config)
     given["process"]["log_level"] = "error"
     file = tmp_path / "server.toml"
@@ -257,7 +277,7 @@ secret = {{file = "{token}"}}
     assert SECRET not in json.dumps(found)
     assert not (tmp_path / "catalog.db").exists()
     shown = run("serve", "--config", tmp_path / "server.toml", "--check-config")
-    assert shown.status == 0 and "[listen]\n" in shown.out and "The configuration is right." in shown.out
+    assert shown.status == 0 and "[listen]\n" in shown.out and "The configuration is valid." in shown.out
     assert SECRET not in shown.out
 
 
@@ -284,7 +304,7 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
         (f'{url}[tokens]\ntoken_file = "{tmp_path}/short"', "16 printable"),
         (f'{url}[tokens]\ntoken_file = "{tmp_path}/none"', "none cannot be read"),
         (f'{url}[credentials]\nrules_file = "{tmp_path}/rules.json"', "not a list of rules"),
-        ('[listen]\nport = 0', "no catalog is named"),
+        ('[listen]\nport = 0', "no catalog is given"),
         (f'{url}host = "192.0.2.1"\n[tokens]\ntoken_env = "HOME"', "cannot listen on 192.0.2.1"),
         (f'{url}[storage.options]\nsecret = {{env = "NOT_SET"}}', "NOT_SET is not set"),
         (f'{url}[storage]\noptions_file = "{tmp_path}/short"', "short is not JSON"),
@@ -300,7 +320,7 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
 
 def test_an_address_for_others_needs_tokens_of_the_catalog(tmp_path: Path) -> None:
     text = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0\nhost = "0.0.0.0"'
-    assert "only if the catalog has tokens" in checked(tmp_path, text)["warnings"][-1]
+    assert "Unless the catalog has tokens" in checked(tmp_path, text)["warnings"][-1]
     TransactionManager(str(tmp_path / "catalog.db"))
     assert "reachable from other machines" in checked(tmp_path, text, "--check-catalog", status=1)["problems"][0]
 
@@ -309,8 +329,8 @@ def test_how_callers_prove_who_they_are_is_checked(tmp_path: Path) -> None:
     url = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0\n'
     (tmp_path / "key").write_text("short")
     for text, problem in (
-        ("[certificates]", "need TLS with the authority of the clients"),
-        ("[certificates]\nprincipal = 'X'", "principal is one of CN"),
+        ("[certificates]", "needs TLS with the certificate authority of the clients"),
+        ("[certificates]\nprincipal = 'X'", "must be one of CN"),
         ("[oidc]\nissuer = 'https://x'", "missing required field audience"),
         ("[oidc]\nissuer = 'x'\naudience = 'y'", "URLs of an issuer"),
         (f"[sigv4]\nkey_file = '{tmp_path}/key'", "key"),
@@ -336,31 +356,66 @@ def test_what_may_be_wrong_is_a_warning(tmp_path: Path) -> None:
     assert "every user of the machine can read" in warnings[0] and "is in use" in warnings[1]
 
 
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", "a b"])
+def test_a_catalog_that_clients_could_not_name_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[unity]\nwarehouse = ""\ncatalog = "{name}"'
+    assert "[unity] catalog: clients could not name" in checked(tmp_path, text, status=1)["problems"][0]
+
+
+def test_an_empty_warehouse_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[unity]\nwarehouse = ""')
+    assert settings_of(Configuration(file, {}).config).unity.warehouse is None
+
+
+@pytest.mark.parametrize("name", ["create", "idle_timeout"])
+def test_what_is_no_storage_option_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[storage.options]\n{name} = 5'
+    problems = checked(tmp_path, text, status=1)["problems"]
+    assert problems == [f"[storage] options: {name}: there are no storage options of these names."]
+
+
+def test_more_connections_than_the_process_may_have_are_warned_about(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+    try:
+        file = tmp_path / "server.toml"
+        file.write_text("[catalog]\nurl = 'c.db'\n[listen]\nport = 0\n[limits]\nconnections = 113")
+        found = json.loads(run("serve", "--config", file, "--check-config", "--json").out)
+        assert found["ok"]
+        assert any(
+            "113, but the limit on open files permits this process only 112" in each for each in found["warnings"]
+        )
+        found = json.loads(
+            run("serve", "--config", file, "--check-config", "--set", "limits.connections=112", "--json").out
+        )
+        assert not any("open files" in each for each in found["warnings"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_the_catalog_is_asked_if_wanted(tmp_path: Path) -> None:
     text = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0'
     checked(tmp_path, text)
     assert "no catalog at" in checked(tmp_path, text, "--check-catalog", status=1)["problems"][0]
     assert not (tmp_path / "catalog.db").exists()
-    with served(tmp_path / "catalog.db"):
-        checked(tmp_path, text, "--check-catalog")
+    TransactionManager(str(tmp_path / "catalog.db"))
+    checked(tmp_path, text, "--check-catalog")
 
 
 def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
-    """A server needs no more than its configuration; its catalog is relative to the working directory."""
+    """A server needs only its configuration. The path of the catalog in it is relative to the working directory."""
     (tmp_path / "server.toml").write_text(f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 1')
     wrong_name = run("serve", "--config", tmp_path / "server.toml", "--set", "unity.catlog=x", "--json")
     assert wrong_name.status == 2 and "did you mean catalog" in wrong_name.err
     no_catalog = run("serve", "--json")
     assert no_catalog.status == 2 and "Name the catalog" in no_catalog.err
-    with served(tmp_path / "other.db", "--config", str(tmp_path / "server.toml")) as server:
+    options = ("--config", str(tmp_path / "server.toml"), "--option=secret=abcdefgh", "--option=key=abcdefgh")
+    with served(tmp_path / "other.db", *options, log=tmp_path / "log") as server:
         assert server.ask("GET", "/health/ready")[0] == 200
-    assert (tmp_path / "other.db").exists() and not (tmp_path / "catalog.db").exists()
-
-
-def test_secret_options_on_the_command_line_are_warned_about(tmp_path: Path) -> None:
-    options = ("--option=secret=abcdefgh", "--option=key=abcdefgh")
-    with served(tmp_path / "catalog.db", *options, log=tmp_path / "log"):
         text = (tmp_path / "log").read_text()
+    assert (tmp_path / "other.db").exists() and not (tmp_path / "catalog.db").exists()
+    # Secrets on the command line are warned about.
     assert "list the arguments of its processes" in text and "abcdefgh" not in text
 
 
@@ -372,7 +427,7 @@ def test_the_page_names_every_key() -> None:
 
 
 def test_the_checks_need_no_environment(tmp_path: Path) -> None:
-    """Nothing is checked by starting a server: the socket is free afterwards."""
+    """The checks start no server, so the port is free afterwards."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     given = {"listen": {"port": port}, "catalog": {"url": os.fspath(tmp_path / "c.db")}}

@@ -8,8 +8,6 @@ import resource
 import socket
 import sqlite3
 import ssl
-import threading
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,24 +18,19 @@ from deltalog.server.app import Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.serve import Server, Settings
 from deltalog.server.tls import Tls
-from tests.unit.server.test_server_limits import self_signed
+from tests.support.server import running
+from tests.support.server.certificates import issue
 
 MOST = 20
 
 
 @contextlib.contextmanager
-def running(tmp_path: Path, tls: bool, limits: Limits) -> Iterator[tuple[str, int]]:
+def limited(tmp_path: Path, tls: bool, limits: Limits) -> Iterator[tuple[str, int]]:
     manager = TransactionManager(str(tmp_path / "catalog.db"))
-    server = Server(manager, Settings(limits=limits, tls=Tls(*self_signed(tmp_path)) if tls else None))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        where = urllib.parse.urlsplit(server.url)
-        yield where.hostname or "", where.port or 0
-    finally:
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()
+    pair = issue(tmp_path, "server")
+    files = Tls(pair.certificate_file, pair.key_file) if tls else None
+    with running(Server(manager, Settings(limits=limits, tls=files))) as address:
+        yield address
 
 
 def connected(where: tuple[str, int], tls: bool) -> socket.socket:
@@ -71,7 +64,7 @@ def answer(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_strangers_who_say_nothing_keep_nobody_out(tmp_path: Path, tls: bool, caplog: pytest.LogCaptureFixture) -> None:
-    with running(tmp_path, tls, Limits(connections=MOST, header_seconds=60)) as where, contextlib.ExitStack() as held:
+    with limited(tmp_path, tls, Limits(connections=MOST, header_seconds=60)) as where, contextlib.ExitStack() as held:
         for _ in range(4):
             for _ in range(2 * MOST):
                 held.enter_context(socket.create_connection(where, timeout=60))
@@ -83,7 +76,7 @@ def test_strangers_who_say_nothing_keep_nobody_out(tmp_path: Path, tls: bool, ca
 
 def test_a_connection_with_a_request_under_way_is_not_closed_for_others(tmp_path: Path) -> None:
     limits = Limits(connections=MOST)
-    with contextlib.ExitStack() as held, running(tmp_path, False, limits) as where, connected(where, False) as slow:
+    with contextlib.ExitStack() as held, limited(tmp_path, False, limits) as where, connected(where, False) as slow:
         slow.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{")
         with connected(where, False) as other:  # once this is answered, the server has read the bytes sent above
             assert start(other) == b"HTTP/1.1 200"
@@ -96,7 +89,7 @@ def test_a_connection_with_a_request_under_way_is_not_closed_for_others(tmp_path
 
 
 def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
-    with running(tmp_path, True, Limits(header_seconds=0.2)) as where:
+    with limited(tmp_path, True, Limits(header_seconds=0.2)) as where:
         for sent in (b"", b"\x16\x03\x01\x02\x00\x01"):
             with socket.create_connection(where, timeout=60) as connection:
                 connection.sendall(sent)

@@ -125,7 +125,7 @@ def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("what", ["tables", "documents", "transactions"])
 def test_a_listing_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Like that of a catalog with very many of them, each page of which is quick."""
+    """The listing is like that of a catalog with very many items, of which each page comes quickly."""
     manager = create(TransactionManager, tmp_path)
     manager.transaction()
     coordinator, unity = manager.coordinator, manager.unity_tables(UnitySettings(warehouse=str(tmp_path / "w")))

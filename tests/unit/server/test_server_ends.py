@@ -1,4 +1,4 @@
-"""Tests how a server process is alive, ready, and ends: drain, running calls, hung calls, second signals."""
+"""Tests the health checks and the shutdown of a server process: draining, running calls, hung calls, second signals."""
 
 from __future__ import annotations
 
@@ -7,34 +7,28 @@ import json
 import signal
 import socket
 import sqlite3
-import threading
-import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltalog import TransactionManager
+from deltalog.server.app import Limits
 from deltalog.server.serve import Server, Settings
-from tests.support.server import Served, served
+from tests.support.server import Served, running, served
+from tests.support.waiting import until
 
 ORCHESTRATOR_SECONDS = 30
 NO_RECOVERY = "--set=recovery.every_seconds=0"
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-def until(happens: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 @contextlib.contextmanager
 def locked(catalog: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lock of the writers, so that calls which write hang; yields what releases it."""
+    """Hold the write lock, so that calls which write hang; yields a function that releases it."""
     database = sqlite3.connect(catalog, isolation_level=None)
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -44,7 +38,7 @@ def locked(catalog: Path) -> Iterator[Callable[[], None]]:
 
 
 def extend(server: Served, transaction: str) -> tuple[int, dict[str, str], str]:
-    """Returns the status of the response, its body, and its id."""
+    """Send a call that writes; returns the status and the body of the response, and the request id."""
     connection = server.connection()
     try:
         connection.request("POST", "/ExtendTransaction", json.dumps({"TransactionId": transaction}))
@@ -56,7 +50,7 @@ def extend(server: Served, transaction: str) -> tuple[int, dict[str, str], str]:
 
 
 def wait_until_full(server: Served) -> None:
-    """Wait until as many calls run as the server takes."""
+    """Wait until as many calls are in progress as the server accepts."""
     until(lambda: server.ask("GET", "/health/ready") == (503, {"status": "overloaded"}))
 
 
@@ -70,11 +64,19 @@ def closes(server: Served, path: str) -> tuple[int, str | None]:
         connection.close()
 
 
+@contextlib.contextmanager
+def in_thread(tmp_path: Path, **settings: Any) -> Iterator[tuple[Served, Server]]:
+    """A server in this process."""
+    made = Server(TransactionManager(str(tmp_path / "catalog.db")), Settings(recover_seconds=0, **settings))
+    with running(made):
+        yield Served(made.url, None), made  # type: ignore[arg-type]
+
+
 # ---------------------------------------------------------------------------------------------------- health
 
 
 def test_a_server_is_alive_and_ready(tmp_path: Path) -> None:
-    with served(tmp_path / "catalog.db", NO_RECOVERY) as server:
+    with in_thread(tmp_path) as (server, _):
         assert server.ask("GET", "/health/live") == (200, {"status": "live"})
         assert server.ask("GET", "/health/ready") == (200, {"status": "ready"})
         assert server.ask("GET", "/health/%6Cive") == (200, {"status": "live"})
@@ -84,9 +86,8 @@ def test_a_server_is_alive_and_ready(tmp_path: Path) -> None:
 
 def test_without_its_catalog_a_server_is_unready_but_alive(tmp_path: Path) -> None:
     """Health is asked without a token, as orchestrators do."""
-    (tmp_path / "token").write_text(TOKEN)
     catalog, away = tmp_path / "catalog.db", tmp_path / "away.db"
-    with served(catalog, NO_RECOVERY, "--token-file", str(tmp_path / "token"), log=tmp_path / "log") as server:
+    with in_thread(tmp_path, token=TOKEN) as (server, _):
         assert server.ask("GET", "/health/ready")[0] == 200
         catalog.rename(away)
         until(lambda: server.ask("GET", "/health/ready")[0] == 503)
@@ -95,12 +96,11 @@ def test_without_its_catalog_a_server_is_unready_but_alive(tmp_path: Path) -> No
         assert server.ask("GET", "/health/live")[0] == 200
         away.rename(catalog)
         until(lambda: server.ask("GET", "/health/ready")[0] == 200)
-        assert server.process.poll() is None
 
 
 def test_a_server_that_would_refuse_a_call_is_not_ready(tmp_path: Path) -> None:
-    options = (NO_RECOVERY, "--set=limits.requests=2", "--set=limits.threads=2")
-    with served(tmp_path / "catalog.db", *options) as server, ThreadPoolExecutor(2) as threads:
+    limits = Limits(requests=2, threads=2)
+    with in_thread(tmp_path, limits=limits) as (server, _), ThreadPoolExecutor(2) as threads:
         transaction = server.ask("POST", "/StartTransaction", {})[1]["TransactionId"]
         with locked(tmp_path / "catalog.db") as release:
             asked = [threads.submit(extend, server, transaction) for _ in range(2)]
@@ -128,18 +128,16 @@ def test_while_it_drains_it_serves_but_is_not_ready(tmp_path: Path) -> None:
 
 
 def test_after_the_drain_idle_connections_are_closed(tmp_path: Path) -> None:
-    with served(tmp_path / "catalog.db", NO_RECOVERY, "--set=process.drain_seconds=0.5") as server:
+    with in_thread(tmp_path, drain_seconds=0.5) as (server, made):
         where = urllib.parse.urlsplit(server.url)
         with socket.create_connection((where.hostname, where.port or 0), timeout=60) as idle:
             idle.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             read = b""
             while not read.endswith(b'{"status":"live"}'):
                 read += idle.recv(65536)
-            server.process.send_signal(signal.SIGINT)
+            made.stop()
             assert idle.recv(65536) == b""
-        assert server.process.wait(60) == 0
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((where.hostname, where.port or 0), timeout=60)
+        until(lambda: _is_refused(server))
 
 
 def test_running_calls_are_answered_before_the_end(tmp_path: Path) -> None:
@@ -179,7 +177,7 @@ def test_calls_that_hang_are_cut_off_and_named(tmp_path: Path) -> None:
     text = log.read_text()
     for status, body, request_id in answers:
         assert status >= 400 and "may still take effect" in body["Message"]
-        assert f"request {request_id}: ExtendTransaction: The server ended before the call did" in text
+        assert f"request {request_id}: ExtendTransaction: The server shut down before the call ended" in text
     assert "is unfinished; it may still take effect" in text
     assert "Traceback" not in text
 
@@ -210,18 +208,12 @@ def test_the_whole_end_fits_an_orchestrator() -> None:
 
 
 def test_a_server_in_a_thread_ends_the_same_way(tmp_path: Path) -> None:
-    """The process goes on, whatever the server's calls do."""
+    """The process goes on, even if calls of the server hang."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(end_seconds=1))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    where = urllib.parse.urlsplit(server.url)
-    with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
+    with running(server) as address, socket.create_connection(address, timeout=60) as connection:
         connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
         server.stop()
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()
 
 
 def test_a_server_that_is_stopped_before_it_runs_ends(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_call_whose_caller_has_gone_does_not_begin() -> None:
 
 @pytest.mark.parametrize("slow_seconds", [0.01, 60])
 def test_a_caller_who_fills_the_server_keeps_no_other_out(slow_seconds: float) -> None:
-    """Whether its calls are slow, or many."""
+    """Neither with slow calls nor with many."""
 
     async def scene() -> None:
         world = World(requests=32, slow_seconds=slow_seconds)
@@ -291,7 +291,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
 
 @pytest.mark.long  # takes 30 seconds
 def test_the_whole_end_of_calls_that_hang_fits_an_orchestrator(moto: Server, tmp_path: Path) -> None:
-    """With the times that a server has by default on an address that others reach."""
+    """With the default times of a server on an address that other machines reach."""
     log = tmp_path / "log"
     drain = "--set=process.drain_seconds=5"
     with (
@@ -310,7 +310,7 @@ def test_the_whole_end_of_calls_that_hang_fits_an_orchestrator(moto: Server, tmp
         assert server.process.wait(60) == 1
         assert time.monotonic() - begun_s < 30
     assert all(status >= 400 and "may still take effect" in answer["Message"] for status, answer in answers)
-    assert log.read_text().count("The server ended before the call did") == 4
+    assert log.read_text().count("The server shut down before the call ended") == 4
 
 
 def test_a_table_whose_store_hangs_holds_up_nobody_else(moto: Server, tmp_path: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import http.client
-import ipaddress
 import json
 import logging
 import socket
@@ -27,7 +25,8 @@ from deltalog.server.logs import Refusals
 from deltalog.server.serve import Server, Settings, check, warnings_of
 from deltalog.server.tls import Tls
 from tests.support.cli import run
-from tests.support.server import AT_ONCE, Served, served
+from tests.support.server import AT_ONCE, Served, running, served
+from tests.support.server.certificates import issue
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 START = "/StartTransaction"
@@ -152,7 +151,8 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    certificate, key = self_signed(tmp_path)
+    pair = issue(tmp_path, "server")
+    certificate, key = pair.certificate_file, pair.key_file
     with served(tmp_path / "catalog.db", "--tls-cert", str(certificate), "--tls-key", str(key)) as server:
         assert server.url.startswith("https://")
         client = server.client(config=AT_ONCE, verify=str(certificate))
@@ -160,7 +160,8 @@ def test_tls(tmp_path: Path) -> None:
 
 
 def test_callers_may_have_to_show_a_certificate(tmp_path: Path) -> None:
-    certificate, key = self_signed(tmp_path)
+    pair = issue(tmp_path, "server")
+    certificate, key = pair.certificate_file, pair.key_file
     options = ["--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", certificate]
     with served(tmp_path / "catalog.db", *map(str, options)) as server:
         where = urllib.parse.urlsplit(server.url)
@@ -176,32 +177,6 @@ def test_callers_may_have_to_show_a_certificate(tmp_path: Path) -> None:
                 assert not shown
             finally:
                 connection.close()
-
-
-def self_signed(directory: Path) -> tuple[Path, Path]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .sign(key, hashes.SHA256())
-    )
-    files = directory / "certificate.pem", directory / "key.pem"
-    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
-    return files
 
 
 # -------------------------------------------------------------------------------------------- load and time
@@ -252,32 +227,17 @@ def test_it_answers_what_is_under_way_before_it_ends(tmp_path: Path) -> None:
 def test_a_connection_that_says_nothing_is_closed(sent: bytes, tmp_path: Path) -> None:
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=Limits(header_seconds=0.2)))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        where = urllib.parse.urlsplit(server.url)
-        with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
-            connection.sendall(sent)
-            assert connection.recv(100) == b""
-    finally:
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()
+    with running(server) as address, socket.create_connection(address, timeout=60) as connection:
+        connection.sendall(sent)
+        assert connection.recv(100) == b""
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=Limits(body_seconds=0.2)))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        where = urllib.parse.urlsplit(server.url)
-        with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
-            connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
-            assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
-    finally:
-        server.stop()
-        thread.join(60)
+    with running(server) as address, socket.create_connection(address, timeout=60) as connection:
+        connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
+        assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_defect_shows_nothing_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

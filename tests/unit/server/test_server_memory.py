@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import socket
 import sys
-import threading
-import urllib.parse
 import uuid
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from deltalog.server.app import Limits
 from deltalog.server.serve import Server, Settings
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.transactions.open_transactions import OpenTransactions
-from tests.support.server import SCHEMA, Served, served
+from tests.support.server import SCHEMA, Served, running, served
 
 MIB = 1 << 20
 LONG = "x" * 4_000_000
@@ -114,38 +112,32 @@ def test_bodies_on_their_way_are_limited_together(tmp_path: Path) -> None:
     are then refused, but small calls are not."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=Limits(pending_bytes=4 * MIB)))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    where = urllib.parse.urlsplit(server.url)
-    address = (where.hostname or "", where.port or 0)
     waiting: list[socket.socket] = []
-    try:
-        answers = []
-        for _ in range(6):
-            connection = socket.create_connection(address, timeout=60)
-            waiting.append(connection)
-            connection.sendall(request(b"x" * (MIB - 1), MIB))
-            connection.settimeout(1)
-            try:
-                answers.append(connection.recv(12))
-            except TimeoutError:
-                answers.append(b"")
-        assert answers.count(b"HTTP/1.1 503") == 2 + answers[:4].count(b"HTTP/1.1 503") >= 2
-        with socket.create_connection(address, timeout=60) as small:
-            small.sendall(request(b"{}", 2))
-            assert small.recv(12) == b"HTTP/1.1 200"
-        for connection in waiting:
-            connection.close()
-        waiting.clear()
-        with socket.create_connection(address, timeout=60) as late:
-            late.sendall(request(b"{" + b" " * (MIB - 2) + b"}", MIB))
-            assert late.recv(12) == b"HTTP/1.1 200"
-    finally:
-        for connection in waiting:
-            connection.close()
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()
+    with running(server) as address:
+        try:
+            answers = []
+            for _ in range(6):
+                connection = socket.create_connection(address, timeout=60)
+                waiting.append(connection)
+                connection.sendall(request(b"x" * (MIB - 1), MIB))
+                connection.settimeout(1)
+                try:
+                    answers.append(connection.recv(12))
+                except TimeoutError:
+                    answers.append(b"")
+            assert answers.count(b"HTTP/1.1 503") == 2 + answers[:4].count(b"HTTP/1.1 503") >= 2
+            with socket.create_connection(address, timeout=60) as small:
+                small.sendall(request(b"{}", 2))
+                assert small.recv(12) == b"HTTP/1.1 200"
+            for connection in waiting:
+                connection.close()
+            waiting.clear()
+            with socket.create_connection(address, timeout=60) as late:
+                late.sendall(request(b"{" + b" " * (MIB - 2) + b"}", MIB))
+                assert late.recv(12) == b"HTTP/1.1 200"
+        finally:
+            for connection in waiting:
+                connection.close()
 
 
 def request(body: bytes, length: int) -> bytes:
@@ -158,16 +150,11 @@ def test_a_caller_that_takes_no_response_is_closed(tmp_path: Path) -> None:
     for _ in range(300):
         manager.start_transaction()
     server = Server(manager, Settings(limits=Limits(response_seconds=0.2)))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    where = urllib.parse.urlsplit(server.url)
     one = request(b"{}", 2).replace(b"/StartTransaction", b"/ListTransactions")
-    try:
-        address = (where.hostname or "", where.port or 0)
-        with socket.create_connection(address, timeout=60) as connection, pytest.raises(ConnectionError):
-            for _ in range(1_000_000):
-                connection.sendall(one)
-    finally:
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()
+    with (
+        running(server) as address,
+        socket.create_connection(address, timeout=60) as connection,
+        pytest.raises(ConnectionError),
+    ):
+        for _ in range(1_000_000):
+            connection.sendall(one)

@@ -1,4 +1,4 @@
-"""A caller who reaches a limit is refused, is told which one, and costs the others nothing."""
+"""A caller that reaches a limit is refused, is told which limit it is, and does not affect other callers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import http.client
 import json
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ from deltalog.server.fields import Fields
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Rates
 from deltalog.server.serve import Server, Settings
+from tests.support.server import running
 
 TABLES = "/api/2.1/unity-catalog/tables?catalog_name=main&schema_name=bank"
 
@@ -49,7 +49,7 @@ def test_a_rate_permits_a_burst_and_then_so_many_each_second(per_second: float, 
     clock = Clock()
     rates = Rates(per_second, at_once - 1, 10, clock)
     made = 0
-    for tick in range(100):  # asked a thousand times each 10 s
+    for tick in range(100):  # requested a thousand times in each 10 s
         for _ in range(10):
             if not rates.wait_s("a"):
                 rates.use("a")
@@ -123,7 +123,7 @@ def test_who_used_much_cpu_time_waits_for_as_long_as_that_was_too_much() -> None
     clock = Clock()
     callers = Callers(Quotas(processors=0.25), clock)
     with callers.call("a", 0) as share:
-        share.cpu_s = 2.0  # 8 s of its share, 2 s of which may be used at once
+        share.cpu_s = 2.0  # 8 s of its share, of which 2 s may be used at once
     with pytest.raises(OverQuotaError, match=r"processors \(0.25\).*in 6 s"), callers.call("a", 0):
         pass
     with callers.call("b", 0):
@@ -168,13 +168,15 @@ def test_failures_are_counted_by_address(first: str | None, second: str | None, 
 
 
 class Names:
-    """The token of a request is the name of its principal; the token ``wrong`` is none."""
+    """The token of a request is the name of its principal; the token ``wrong`` is none. Names that begin with
+    ``signed`` are proven by the body, unless it is ``forged``."""
 
     async def identify(self, head: Head) -> Identified:
         name = bearer_tokens(head.headers)[0]
         if name == "wrong":
             raise NotAuthenticatedError("The token is wrong.")
-        return Identified(Principal(name, is_admin=True))
+        proof = (lambda body: body != b"forged") if name.startswith("signed") else None
+        return Identified(Principal(name, is_admin=True), proof)
 
 
 class World:
@@ -188,7 +190,7 @@ class World:
             authenticator=Names(),
             observers=[self.seen.append],
         )
-        self.read = 0  # how many bodies the application has asked for
+        self.read = 0  # how many bodies the application has read
 
     async def ask(
         self, name: str, body: bytes = b"{}", *, hold: asyncio.Event | None = None, address: str = "10.0.0.1"
@@ -265,7 +267,23 @@ def test_the_concurrent_calls_of_one_principal_are_limited(tmp_path: Path) -> No
         asyncio.run(scene())
 
 
-def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
+def test_signed_calls_are_limited_by_principal_once_they_are_proven(tmp_path: Path) -> None:
+    with world(tmp_path, Quotas(calls_per_second=0.001, burst=2)) as made:
+
+        async def scene() -> None:
+            for name in ("signed a", "signed b"):  # at the same address
+                assert [(await made.ask(name))[0] for _ in range(3)] == [200, 200, 429]
+            assert (await made.ask("signed a", address="10.0.0.2"))[0] == 429
+            forged = [(await made.ask("signed c", b"forged", address="10.0.0.3"))[0] for _ in range(3)]
+            assert forged == [403, 403, 429]
+            assert (await made.ask("signed c"))[0] == 200
+            assert made.app._callers._uses == {}
+
+        asyncio.run(scene())
+
+
+@pytest.mark.parametrize("name", ["alice", "signed"])
+def test_the_cpu_time_of_one_principal_is_limited(name: str, tmp_path: Path) -> None:
     class Busy(TransactionManager):
         def start_transaction(self, *_: Any, **__: Any) -> str:
             begun = time.thread_time()
@@ -277,7 +295,8 @@ def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
         made.app._manager = Busy(str(tmp_path / "catalog.db"))
 
         async def scene() -> None:
-            assert [(await made.ask("alice"))[0] for _ in range(3)] == [200, 200, 429]
+            asked = [await made.ask(name, address=f"10.0.0.{number}") for number in range(3)]
+            assert [each[0] for each in asked] == [200, 200, 429]
             assert (await made.ask("bob"))[0] == 200
 
         asyncio.run(scene())
@@ -318,8 +337,7 @@ def test_the_bytes_of_one_principal_are_limited(tmp_path: Path) -> None:
 
 
 def test_refusals_are_delayed_but_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller who does not wait between calls, although it is told to, waits for its answers; not all connections are
-    occupied by it."""
+    """A caller that ignores Retry-After waits longer for its responses, but cannot occupy all connections so."""
     monkeypatch.setattr(app_module, "_MOST_HELD_UP", 2)
     with world(tmp_path, Quotas(calls_per_second=0.001, burst=1)) as made:
 
@@ -353,13 +371,8 @@ def test_whoever_fails_to_say_who_it_is_is_limited_by_address(tmp_path: Path) ->
 def serving(tmp_path: Path, limits: Limits) -> Iterator[str]:
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=limits, recover_seconds=0))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
+    with running(server):
         yield server.url
-    finally:
-        server.stop()
-        thread.join(60)
 
 
 def test_clients_of_unity_catalog_are_told_in_its_form_and_keep_their_connection(tmp_path: Path) -> None:
@@ -381,7 +394,7 @@ def test_clients_of_unity_catalog_are_told_in_its_form_and_keep_their_connection
         assert "calls_per_second (0.1)" in found["message"]
 
 
-@pytest.mark.parametrize("mode", ["legacy", "standard"])
+@pytest.mark.parametrize("mode", ["standard", pytest.param("legacy", marks=pytest.mark.long)])
 def test_boto3_waits_and_tries_again(tmp_path: Path, mode: Any) -> None:
     with serving(tmp_path, Limits(quotas=Quotas(calls_per_second=0.5, burst=1))) as url:
         client: Any = boto3.client(

@@ -1,38 +1,37 @@
-"""Tests what a running server takes from changed files: on SIGHUP and by watching, and what it refuses."""
+"""Tests the reload of a running server, on SIGHUP and when watched files change, and which changes it refuses."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import json
+import logging
 import os
 import signal
 import ssl
 import threading
-import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deltalog import TransactionManager
 from deltalog.server.config import Configuration
 from deltalog.server.reload import Reloader, states_of
-from deltalog.server.serve import Settings
-from tests.support.server import Served, served
+from deltalog.server.serve import Server, Settings
+from tests.support.cli import run
+from tests.support.server import Served, running, served
 from tests.support.server.certificates import Pair, issue
+from tests.support.waiting import until
 
 OLD, NEW = "0123456789abcdef-old", "0123456789abcdef-new"
 START = "/StartTransaction"
-IN_EFFECT, REFUSED = "is in effect", "refused; the earlier stays in effect"
+IN_EFFECT, REFUSED = "is in effect", "refused; the previous one stays in effect"
 WATCHING = "[process]\nwatch_seconds = 0.05\n[recovery]\nevery_seconds = 0\n"
 NOT_WATCHING = "[process]\nwatch_seconds = 0\n[recovery]\nevery_seconds = 0\n"
-
-
-def until(happens: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def bearing(server: Served, token: str) -> int:
@@ -47,6 +46,7 @@ class Place:
         self.catalog = directory / "catalog.db"
         self.config = directory / "server.toml"
         self.log = directory / "log"
+        self.on_hangup: Callable[[], None] | None = None
 
     def write(self, *sections: str) -> list[str]:
         self.config.write_text("\n".join(sections))
@@ -56,10 +56,32 @@ class Place:
         return sum(what in line for line in self.log.read_text().splitlines())
 
     def hang_up(self, server: Served, outcome: str = IN_EFFECT) -> None:
-        """Send SIGHUP, and wait for the outcome."""
+        """Send SIGHUP, or do as if it was sent, and wait for the outcome."""
         before = self.count(outcome)
-        server.process.send_signal(signal.SIGHUP)
+        if self.on_hangup is None:
+            server.process.send_signal(signal.SIGHUP)
+        else:
+            self.on_hangup()
         until(lambda: self.count(outcome) > before)
+
+    @contextlib.contextmanager
+    def in_thread(self, *sections: str, **above: dict[str, Any]) -> Iterator[Served]:
+        """A server in this process. ``above``: what the command line would set."""
+        self.write(*sections)
+        source = Configuration(self.config, {"catalog": {"url": str(self.catalog)}, **above})
+        made = Server(TransactionManager(str(self.catalog)), source.settings(), source)
+        self.on_hangup = made._process.on_hangup
+        handler, logger = logging.FileHandler(self.log), logging.getLogger("deltalog")
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            with running(made):
+                yield Served(made.url, None)  # type: ignore[arg-type]
+        finally:
+            logger.setLevel(level)
+            logger.removeHandler(handler)
+            handler.close()
 
 
 @pytest.fixture
@@ -88,8 +110,7 @@ def test_limits_and_the_log_level_change_on_hangup(place: Place) -> None:
 
 
 def test_a_wrong_configuration_is_refused_and_the_earlier_stays(place: Place) -> None:
-    options = place.write(NOT_WATCHING, "[limits]\nbody_bytes = 2048")
-    with served(place.catalog, *options, log=place.log) as server:
+    with place.in_thread(NOT_WATCHING, "[limits]\nbody_bytes = 2048") as server:
         for wrong in ("[limits]\nbody_bytes = 'x'", "[limits", "[listen]\nhost = '0.0.0.0'", "[tls]\nkey_file='x'"):
             place.write(wrong)
             place.hang_up(server, REFUSED)
@@ -103,8 +124,7 @@ def test_a_wrong_configuration_is_refused_and_the_earlier_stays(place: Place) ->
 
 
 def test_what_needs_a_restart_is_said(place: Place) -> None:
-    options = place.write(NOT_WATCHING)
-    with served(place.catalog, *options, log=place.log) as server:
+    with place.in_thread(NOT_WATCHING) as server:
         place.write(NOT_WATCHING, f'[unity]\nwarehouse = "{place.directory}/w"\n[catalog]\nurl = "other.db"')
         place.hang_up(server)
         assert place.count("unity.warehouse has changed in the configuration") == 1
@@ -115,9 +135,36 @@ def test_what_needs_a_restart_is_said(place: Place) -> None:
         assert server.ask("POST", START, {})[0] == 200
 
 
+def test_a_changed_file_of_storage_options_needs_a_restart_and_this_is_said(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, other = place.directory / "key", place.directory / "options.json"
+    key.write_text("old")
+    other.write_text("{}")
+    place.write(WATCHING, f'[storage]\noptions_file = "{other}"\noptions.key = {{file = "{key}"}}')
+    source = Configuration(place.config, {})
+    for text in ("newer", "newest"):
+        key.write_text(text)
+        source.settings()
+        source.accept()
+        source.accept()
+    assert caplog.messages == [f"{key}, of [storage], has changed: this takes effect when the server is restarted"] * 2
+
+
+def test_settings_of_tokens_change_on_hangup(place: Place) -> None:
+    made = run("tokens", "create", str(place.catalog), "--principal", "root", "--admin", "--json")
+    token = json.loads(made.out)["token"]
+    with place.in_thread(NOT_WATCHING, "[tokens]\ncache_seconds = 3600") as server:
+        assert bearing(server, token) == 200
+        run("tokens", "revoke", str(place.catalog), token.split("_")[1][:12])
+        assert bearing(server, token) == 200
+        place.write(NOT_WATCHING, "[tokens]\ncache_seconds = 0")
+        place.hang_up(server)
+        assert bearing(server, token) == 403
+
+
 def test_the_command_line_overrides_a_changed_file(place: Place) -> None:
-    options = place.write(NOT_WATCHING)
-    with served(place.catalog, *options, "--set", "limits.body_bytes=2048", log=place.log) as server:
+    with place.in_thread(NOT_WATCHING, limits={"body_bytes": 2048}) as server:
         place.write(NOT_WATCHING, "[limits]\nbody_bytes = 4096")
         place.hang_up(server)
         assert server.ask("POST", START, b" " * 3000 + b"{}")[0] == 413
@@ -155,8 +202,7 @@ def test_many_hangups_under_load_lose_no_call(place: Place) -> None:
 def test_a_token_is_replaced_when_its_file_changes(place: Place) -> None:
     token = place.directory / "token"
     token.write_text(OLD)
-    options = place.write(WATCHING, f'[tokens]\ntoken_file = "{token}"')
-    with served(place.catalog, *options, log=place.log) as server:
+    with place.in_thread(WATCHING, f'[tokens]\ntoken_file = "{token}"') as server:
         assert (bearing(server, OLD), bearing(server, NEW)) == (200, 403)
         token.write_text(NEW)
         until(lambda: bearing(server, NEW) == 200)
@@ -178,8 +224,7 @@ def test_a_mounted_directory_is_replaced_by_its_link(place: Place) -> None:
     data = place.directory / "..data"
     data.symlink_to("1")
     (place.directory / "token").symlink_to("..data/token")
-    options = place.write(WATCHING, f'[tokens]\ntoken_file = "{place.directory}/token"')
-    with served(place.catalog, *options, log=place.log) as server:
+    with place.in_thread(WATCHING, f'[tokens]\ntoken_file = "{place.directory}/token"') as server:
         assert bearing(server, OLD) == 200
         (place.directory / "new").symlink_to("2")
         (place.directory / "new").rename(data)
@@ -190,8 +235,7 @@ def test_a_mounted_directory_is_replaced_by_its_link(place: Place) -> None:
 def test_rules_of_credentials_are_replaced(place: Place) -> None:
     rules, external = place.directory / "rules.json", place.directory / "external"
     rules.write_text("[]")
-    options = place.write(WATCHING, f'[credentials]\nrules_file = "{rules}"')
-    with served(place.catalog, *options, log=place.log) as server:
+    with place.in_thread(WATCHING, f'[credentials]\nrules_file = "{rules}"') as server:
         root = "/api/2.1/unity-catalog"
         assert server.ask("POST", f"{root}/schemas", {"name": "s", "catalog_name": "main"})[0] in (200, 201)
         table = {"name": "t", "catalog_name": "main", "schema_name": "s", "table_type": "EXTERNAL"}
@@ -237,13 +281,12 @@ def test_a_certificate_is_replaced_and_connections_stay(place: Place) -> None:
     old, new = issue(place.directory, "old"), issue(place.directory, "new")
     files = place.directory / "tls.pem", place.directory / "tls.key"
     old.install(*files)
-    options = place.write(WATCHING, f'[tls]\ncertificate_file = "{files[0]}"\nkey_file = "{files[1]}"')
-    with served(place.catalog, *options, log=place.log) as server:
+    with place.in_thread(WATCHING, f'[tls]\ncertificate_file = "{files[0]}"\nkey_file = "{files[1]}"') as server:
         stays = https(server, old)
         stays.request("GET", "/health/live")
         assert stays.getresponse().read()
         assert answers(server, old) and not answers(server, new)
-        files[0].write_bytes(new.certificate_file.read_bytes())  # half of the replacement
+        files[0].write_bytes(new.certificate_file.read_bytes())  # only one of the two files is replaced
         until(lambda: place.count(REFUSED) == 1)
         assert place.count("is not the private key of the certificate") == 1
         assert answers(server, old) and not answers(server, new)
@@ -262,8 +305,7 @@ def test_the_authority_of_callers_is_replaced(place: Place) -> None:
     authority = place.directory / "callers.pem"
     authority.write_bytes(authorities[0].certificate_file.read_bytes())
     tls = f'[tls]\ncertificate_file = "{server_pair.certificate_file}"\nkey_file = "{server_pair.key_file}"\n'
-    options = place.write(WATCHING, tls, f'client_ca_file = "{authority}"')
-    with served(place.catalog, *options, log=place.log) as server:
+    with place.in_thread(WATCHING, tls, f'client_ca_file = "{authority}"') as server:
         assert [answers(server, server_pair, each) for each in (None, *clients)] == [False, True, False]
         authority.write_bytes(authorities[1].certificate_file.read_bytes())
         until(lambda: answers(server, server_pair, clients[1]))
@@ -277,7 +319,7 @@ def test_the_authority_of_callers_is_replaced(place: Place) -> None:
 
 
 class Stub:
-    """A source of settings that fails with a defect."""
+    """A source of settings that fails with an unexpected exception."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -1,5 +1,6 @@
-"""One server with tables on two S3 services that take different keys, and on a local disk: the options of the store
-are those of the rule for the table's location, in every call and in recovery."""
+"""One server has tables on two S3 services that accept different keys, and on a local disk. Every call, and recovery,
+uses the storage options of the rule for the table's location.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ import io
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from deltalog import DeltaTable, TransactionManager
 from tests.support.s3 import Proxy, Server, proxied
 from tests.support.server import AT_ONCE, SCHEMA, Served, served
 from tests.support.server.unity import Unity
+from tests.support.waiting import until
 
 ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
 SECRETS = ("id-of-the-lake", "secret-of-the-lake", "id-of-the-vault", "secret-of-the-vault")
@@ -81,7 +82,7 @@ class Stores:
 
 
 def _only(key: str, url: str) -> Any:
-    """The rule of a service that has one bucket, and takes one key."""
+    """The rule for a service that has one bucket and accepts one key."""
     path = f"/{url.removeprefix('s3://').partition('/')[0]}"
 
     def rule(request: Any, forward: Any) -> Any:
@@ -175,10 +176,7 @@ def test_recovery_publishes_with_the_keys_of_the_location(stores: Stores) -> Non
         assert stores.ask("GET", f"{TABLES}/s.late")[1]["version"] == 2
     finally:
         proxy.rule = passed
-    deadline = time.monotonic() + 60
-    while stores.ask("GET", f"{TABLES}/s.late")[1]["unpublished"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: not stores.ask("GET", f"{TABLES}/s.late")[1]["unpublished"])
     assert stores.keys_at("lake") == {"id-of-the-lake"}
 
 
@@ -194,7 +192,7 @@ def test_no_store_is_opened_that_has_no_rule(stores: Stores) -> None:
         status, refused = stores.ask("POST", TABLES, {"name": "s.attack", "location": location})
         assert (status, refused["error"]["type"]) == (400, "InvalidParameterValueException"), (location, refused)
     assert before["lake"] == len(stores.proxies["lake"].requests)
-    # the same place by another scheme is the same rule
+    # the same location with another scheme has the same rule
     assert stores.ask("POST", TABLES, {"name": "s.none", "location": f"s3a://{bucket}/lake/none"})[0] == 404
 
 
@@ -210,7 +208,7 @@ def test_failures_of_a_store_tell_no_key(stores: Stores) -> None:
         assert (status, received["error"]["type"]) == (500, "InternalServerErrorException")
     finally:
         proxy.rule = passed
-    os.kill(stores.server.process.pid, signal.SIGHUP)  # a reload logs what it did
+    os.kill(stores.server.process.pid, signal.SIGHUP)  # a reload logs its outcome
     stores.ask("GET", "/health")
     said = "\n".join([stores.log.read_text(), *stores.answers])
     for secret in SECRETS:

@@ -138,7 +138,7 @@ class Process:
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb", pytest.param("postgresql", marks=pytest.mark.long)])
 def new_coordinator(request, tmp_path):
-    """Creates empty coordinators. Every schedule in this file runs with each of the kinds of coordinators."""
+    """A function that creates empty coordinators. Every schedule in this file runs with each kind of coordinator."""
     if request.param == "memory":
         return MemoryCoordinator
     if request.param == "sqlite":

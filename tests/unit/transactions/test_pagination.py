@@ -13,6 +13,7 @@ import pytest
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CallError
 from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.transactions.manager import _listing
 from tests.support.transactions import A, Clock, bank, manager_of
 
 FILTERS = {
@@ -180,6 +181,14 @@ def test_a_place_that_cannot_be_one_is_refused_though_its_seal_is_right(tmp_path
             manager.list_transactions(next_token=token)
         else:
             manager.get_table_objects(A, next_token=token)
+
+
+@pytest.mark.parametrize("number", ["", "x", "-5", "+5", "1_0", "9" * 5000, "१"])
+def test_a_place_among_objects_that_is_no_number_is_refused(tmp_path, number):
+    manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
+    listing = _listing(manager.coordinator.table(A).table_id, None, None)
+    with pytest.raises(CallError, match="token was not returned by a listing of this catalog"):
+        manager.get_table_objects(A, next_token=manager._ledger.token(listing, 0, number))
 
 
 def test_a_place_after_no_possible_transaction_is_refused(manager):

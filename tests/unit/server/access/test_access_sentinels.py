@@ -1,4 +1,4 @@
-"""What proves who calls is in no log, response, metric, error, pickle or repr, and in no list of processes."""
+"""Callers' credentials are in no log, response, metric, error, pickle or repr, and in no list of processes."""
 
 from __future__ import annotations
 
@@ -50,13 +50,6 @@ def records(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
     yield lambda: caplog.text
 
 
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    made = Issuer()
-    yield made
-    made.close()
-
-
 def settings_of(tmp_path: Path, issuer: Issuer) -> Settings:
     (tmp_path / "sigv4.key").write_text(KEY)
     return Settings(
@@ -73,7 +66,7 @@ def settings_of(tmp_path: Path, issuer: Issuer) -> Settings:
 
 
 def members(exchange: Exchange) -> str:
-    """All that is known of a request, also what its repr leaves out."""
+    """All attributes of a request's exchange, including those that its repr leaves out."""
     return repr([getattr(exchange, each.name) for each in dataclasses.fields(exchange)])
 
 
@@ -130,7 +123,7 @@ def test_no_answer_and_no_log_has_a_secret_access_key(
 ) -> None:
     key = issued.issue(SQLiteCoordinator(tmp_path / "catalog.db"), "etl", server_key=KEY.encode())
     with serving(tmp_path / "catalog.db", settings_of(tmp_path, issuer)) as server:
-        logging.getLogger("botocore").setLevel(logging.WARNING)  # the client's own log has its signature
+        logging.getLogger("botocore").setLevel(logging.WARNING)  # the client's own log contains its signature
         logging.getLogger("urllib3").setLevel(logging.WARNING)
         try:
             for secret in (key.secret, "wrong"):

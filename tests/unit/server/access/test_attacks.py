@@ -1,4 +1,4 @@
-"""Ways around the rules that must not work."""
+"""Attempts to get around the rules of authorisation, none of which may succeed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from deltalog.catalog.records import ACCESS, TransactionStatus, access_key
+from deltalog.catalog.records import ACCESS, EXTERNAL, DocumentChange, TransactionStatus, access_key
+from deltalog.server.access import rules
 from deltalog.server.access.grants import GrantChange, Grants
 from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.unity.credentials import Static
-from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, schema_access_key
+from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, ExternalTable, schema_access_key
+from deltalog.transactions.unity.external import ExternalTables
+from deltalog.transactions.unity.tables import UnityTables
 from tests.support.server import add
 from tests.support.server.in_process import InProcess
 from tests.support.server.matrix import CASES, WHO, World
@@ -33,7 +37,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    """Alice and Bob may use the schemas, and create tables."""
+    """A server on which Alice and Bob may use the schemas and create tables."""
     rules = [Static(prefix="s3://lake", config={"s3.access-key-id": "key", "s3.secret-access-key": "secret"})]
     made = InProcess(tmp_path_factory.mktemp("attacks"), list(rules))
     made.unity().ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
@@ -73,7 +77,7 @@ def access_documents(server: InProcess) -> dict[str, str]:
 
 
 def _state(place: Path, own: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Everything in the catalog but these transactions, and all files but those of SQLite."""
+    """The content of the catalog except these transactions, and all files except those of SQLite."""
     connection = sqlite3.connect(place / "catalog.db")
     rows = [line for line in connection.iterdump() if not any(id_ in line for id_ in own)]
     connection.close()
@@ -182,12 +186,86 @@ def test_a_table_that_takes_the_name_during_a_call_is_not_the_one_dropped(
     assert server.unity(ALICE).ask("GET", f"/tables/main.s.{mine}").status == 200
 
 
+def test_a_schema_that_takes_the_name_during_a_call_gets_no_grants(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant(server, "catalog", "main", "bob", "CREATE SCHEMA")
+    server.unity(BOB).ok("POST", "/schemas", {"name": "taken", "catalog_name": "main"})
+    give = Grants.grant
+
+    def swapped(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        server.tables.delete_schema("taken")
+        server.tables.create_schema("taken", None, {}, Guard(ALICE, rules.CREATE_SCHEMA, server.grants, "main"))
+        return give(*arguments)
+
+    monkeypatch.setattr(Grants, "grant", swapped)
+    body = {"changes": [{"principal": "bob", "add": ["SELECT"], "remove": []}]}
+    assert server.unity(BOB).ask("PATCH", "/permissions/schema/main.taken", body).status == 404
+    assert access_documents(server)[schema_access_key("taken")] == '{"owner":"alice"}'
+
+
+@pytest.mark.parametrize("how", ["drop", "rename"])
+@pytest.mark.parametrize("call", ["DELETE", "POST", "rename"])
+def test_an_external_table_that_takes_the_name_during_a_call_is_not_changed(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch, how: str, call: str
+) -> None:
+    name = external(server.unity(ALICE))
+    other = external(server.unity())
+    update = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": server.tables.table_id(f"s.{name}")}],
+        "updates": [{"action": "set-table-comment", "comment": "changed"}],
+    }
+    get, theirs = ExternalTables.get, server.tables.table_id(f"s.{other}")
+
+    def swapped(*arguments: Any) -> Any:
+        found = get(*arguments)
+        monkeypatch.undo()
+        if how == "drop":
+            server.tables.drop(f"s.{name}")
+        else:
+            server.tables.rename(f"s.{name}", f"s.{name}_moved")
+        table = msgspec.structs.replace(server.tables.found(f"s.{other}"), name=f"s.{name}")  # type: ignore[type-var]
+        content = msgspec.json.encode(table).decode()
+        assert server.manager.coordinator.change_documents([DocumentChange(EXTERNAL, f"s.{name}", 0, content)])
+        return found
+
+    monkeypatch.setattr(ExternalTables, "get", swapped)
+    alice, path = server.unity(ALICE), f"{D}/tables/{name}"
+    if call == "rename":
+        found = alice.ask("POST", f"{path}/rename", {"new-name": f"{name}_other"})
+    else:
+        found = alice.ask(call, path, update if call == "POST" else None)
+    assert found.error == (404, "NoSuchTableException")
+    left = server.tables.found(f"s.{name}")
+    assert (left.table_id, left.comment) == (theirs, None)  # type: ignore[union-attr]
+
+
+def test_a_table_that_takes_a_name_during_a_listing_is_not_listed(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, secret = server.unity(ALICE).new_table(), server.unity().new_table()
+    names_after = UnityTables.names_after
+
+    def swapped(*arguments: Any) -> list[str]:
+        found = names_after(*arguments)
+        monkeypatch.undo()
+        server.manager.coordinator.rename(mine.id, f"s.{mine.name}_moved")
+        server.manager.coordinator.rename(secret.id, f"s.{mine.name}")
+        return found
+
+    monkeypatch.setattr(UnityTables, "names_after", swapped)
+    listed = server.unity(ALICE).ok("GET", "/tables?catalog_name=main&schema_name=s")["tables"]
+    assert secret.id not in {each["table_id"] for each in listed}
+
+
 # -------------------------------------------------------------------------------------------- no oracle
 
 
 def _hidden_and_missing(server: InProcess) -> list[Any]:
-    """Requests for tables that Bob may not see, and the same for others that do not exist; each with the word that is
-    different."""
+    """Pairs of equal requests: for a table that Bob may not see, and for one that does not exist. Each is given with
+    the word in which it differs from the other.
+    """
     admin = server.unity()
     hidden, managed = external(admin), admin.new_table()
     ids = {hidden: admin.ok("GET", f"/tables/main.s.{hidden}")["table_id"], managed.name: managed.id}
@@ -243,7 +321,7 @@ def test_what_a_caller_may_not_see_is_answered_as_what_is_missing(server: InProc
 
 
 def _counted(server: InProcess) -> Any:
-    """A function that returns how often each method of the coordinator was called since."""
+    """A function that returns how often each method of the coordinator was called since this call."""
     coordinator, counts = server.manager.coordinator, collections.Counter[str]()
     names = ("table", "table_with_id", "document", "documents", "tables", "head")
 
@@ -309,7 +387,7 @@ def test_pages_have_what_the_caller_may_see_and_tokens_name_nothing_else(server:
         assert f"pages.{found[-1]}" in base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
         token = f"&page_token={text}"
     assert (found, pages) == (seen, 3)
-    # The token of another principal is a place in a listing, and gives nothing else.
+    # The page token of another principal is only a position in a listing, and reveals nothing else.
     admins = admin.ok("GET", "/tables?catalog_name=main&schema_name=pages&max_results=3")["next_page_token"]
     page = server.unity(reader).ok("GET", f"/tables?catalog_name=main&schema_name=pages&page_token={admins}")
     assert [each["name"] for each in page["tables"]] == [each for each in seen if each > "p02"]
@@ -341,11 +419,27 @@ def test_a_staged_table_of_another_cannot_be_created_or_opened(server: InProcess
     assert bob.ask("POST", f"{D}/tables", request).error == (
         404,
         "NoSuchTableException",
-    )  # a repeated request of another
+    )  # another principal repeats the request
     assert server.unity(ALICE).ask("POST", f"{D}/tables", request).status == 200
     assert bob.ask("GET", f"/delta/v1/staging-tables/{staged['table-id']}/credentials").status == 404
     assert '"owner":"alice"' in access_documents(server)[access_key(staged["table-id"])]
     assert admin.ask("GET", f"{D}/tables/mine").status == 200
+
+
+def test_what_stands_in_the_way_of_new_tables_is_not_named_to_everybody(tmp_path: Path) -> None:
+    """The external table was registered before this was the warehouse."""
+    made = InProcess(tmp_path)
+    made.unity().ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+    grant(made, "catalog", "main", "alice", *USE, "CREATE TABLE")
+    table = ExternalTable(table_id=str(uuid.uuid4()), name="s.secret", url=str(tmp_path), created_ms=0, updated_ms=0)
+    content = msgspec.json.encode(table).decode()
+    assert made.manager.coordinator.change_documents([DocumentChange(EXTERNAL, "s.secret", 0, content)])
+    body = {"name": "t", "catalog_name": "main", "schema_name": "s"}
+    for asked, is_named in ((made.unity(), True), (made.unity(ALICE), False)):
+        found = asked.ask("POST", "/staging-tables", body)
+        assert found.error == (400, "InvalidParameterValueException")
+        assert ("secret" in str(found.body)) is is_named
+    made.close()
 
 
 def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProcess) -> None:
@@ -357,6 +451,8 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         "s3://lake/team/theirs/part",
         "s3://lake/team",
         "s3a://lake/team/theirs/",
+        "s3n://lake/team/theirs",
+        "s3n://lake/bob/own",
         "s3://lake/bob/own/x",
     ):
         body = {
@@ -375,6 +471,7 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         "s3://lake/team/theirs/part",
         "s3://lake/team",
         "s3a://lake/team/theirs/",
+        "s3n://lake/team/theirs",
         "s3://lake",
     ):
         for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):
@@ -385,6 +482,27 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         found = bob.ask("POST", "/temporary-path-credentials", {"url": location, "operation": "PATH_READ_WRITE"})
         assert found.body["aws_temp_credentials"]["access_key_id"] == "key"
     assert bob.ok("GET", f"{D}/tables/{own}/credentials?operation=READ_WRITE")["storage-credentials"]
+
+
+def test_tables_registered_at_the_same_moment_do_not_share_their_files(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_ = ExternalTables.all
+
+    def raced(tables: ExternalTables) -> Iterator[Any]:
+        found = list(all_(tables))
+        monkeypatch.undo()
+        guard = Guard(ALICE, rules.CREATE_EXTERNAL, server.grants, "main")
+        server.tables.register_external("s.first", "s3://lake/raced", "DELTA", None, {}, [], None, (), guard)
+        return iter(found)
+
+    monkeypatch.setattr(ExternalTables, "all", raced)
+    body = {
+        "name": "second", "catalog_name": "main", "schema_name": "s", "table_type": "EXTERNAL",
+        "data_source_format": "DELTA", "storage_location": "s3://lake/raced/part",
+    }  # fmt: skip
+    assert server.unity(BOB).ask("POST", "/tables", body).error == (400, "InvalidParameterValueException")
+    assert not server.tables.exists("s.second")
 
 
 def test_transactions_belong_to_whom_they_were_started_for(server: InProcess) -> None:

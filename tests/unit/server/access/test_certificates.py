@@ -1,4 +1,4 @@
-"""Principals by client certificates."""
+"""Authentication by client certificates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from deltalog.server.access.certificates import CertificateRule, CertificateSett
 from deltalog.server.access.principals import NotAuthenticatedError, Principal, Scope
 from deltalog.server.serve import Settings, check
 from deltalog.server.tls import Tls
-from tests.support.server.access import CATALOGS, START, Authority, Serving, authority, bearer, local, serving
+from tests.support.server.access import CATALOGS, START, Serving, bearer, serving
+from tests.support.server.certificates import LOCAL, Authority, authority
 
 RULE = CertificateSettings(
     group="OU", memberships=(Membership("writers", ("etl", "other")),), admins=("root",), scope="write"
@@ -37,7 +38,7 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def settings_of(ca: Authority, rule: CertificateSettings | None = RULE) -> Settings:
-    tls = Tls(*ca.issue("server", {NameOID.COMMON_NAME: "server"}, local()), ca.file)
+    tls = Tls(*ca.issue("server", {NameOID.COMMON_NAME: "server"}, LOCAL), ca.file)
     return Settings(tls=tls, authentication=AuthenticationSettings(certificates=rule))
 
 
@@ -81,7 +82,7 @@ def test_a_token_counts_more_than_the_certificate_that_carries_it(ca: Authority,
     context = ca.client("proxy", subject={NameOID.COMMON_NAME: "proxy"})
     assert server.ask(START, bearer(token), context=context)[0] == 200
     assert server.exchanges[-1].principal is not None and server.exchanges[-1].principal.name == "alice"
-    # A wrong token is refused, and not replaced by the certificate.
+    # A wrong token is refused, even if the certificate would be accepted.
     assert server.ask(START, bearer(token[:-1]), context=context)[0] == 403
     assert server.ask(START, context=context)[0] == 200
 

@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer: an issuer on this machine whose keys change, or that is down, slow or hostile."""
+"""Tokens of an OpenID Connect issuer on this machine, whose keys change, or which is down, slow or hostile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hmac
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -30,15 +30,14 @@ from deltalog.server.serve import Settings
 from tests.support.server.access import (
     CATALOGS,
     Issuer,
-    authority,
     bearer,
     free_port,
     jwk,
-    local,
     reply,
     rsa_key,
     serving,
 )
+from tests.support.server.certificates import LOCAL, authority
 
 
 def answer(handler: BaseHTTPRequestHandler, document: Any, status: int = 200, headers: Any = None) -> bool:
@@ -47,13 +46,6 @@ def answer(handler: BaseHTTPRequestHandler, document: Any, status: int = 200, he
 
 
 LIMITS = KeyLimits(refresh_seconds=600, max_age_seconds=86400, retry_seconds=10, fetch_seconds=5, fetch_bytes=1 << 20)
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    made = Issuer()
-    yield made
-    made.close()
 
 
 def settings_of(issuer: Issuer, **more: Any) -> OidcSettings:
@@ -131,7 +123,7 @@ def test_algorithms_of_public_keys(algorithm: str, issuer: Issuer) -> None:
 
 @dataclass(frozen=True)
 class _Away:
-    """A time that is so many seconds away when the token is made."""
+    """A time that is this many seconds after the token is made."""
 
     seconds: int
 
@@ -139,8 +131,8 @@ class _Away:
 WRONG_CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "expired": ({"exp": _Away(-40)}, "expired"),
     "no exp": ({"exp": None}, "lacks"),
-    "exp is text": ({"exp": "soon"}, "claim is wrong"),
-    "exp is infinite": ({"exp": float("inf")}, "claim is wrong"),
+    "exp is text": ({"exp": "soon"}, "claims is invalid"),
+    "exp is infinite": ({"exp": float("inf")}, "claims is invalid"),
     "not yet valid": ({"nbf": _Away(60)}, "not valid yet"),
     "issued in the future": ({"iat": _Away(60)}, "not valid yet"),
     "another audience": ({"aud": "other"}, "audience"),
@@ -398,7 +390,7 @@ def test_keys_are_fetched_by_tls_from_issuers_whose_certificate_is_trusted(
 ) -> None:
     ca = authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*ca.issue("issuer", alternatives=local()))
+    context.load_cert_chain(*ca.issue("issuer", alternatives=LOCAL))
     issuer = Issuer(context)
     try:
         with pytest.raises(NotIdentifiedYetError):

@@ -1,4 +1,4 @@
-"""AWS signatures: boto3 with access keys of the catalog, and requests that are not what was signed."""
+"""AWS signatures: boto3 with access keys of the catalog, and requests that were changed after they were signed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_boto3_is_refused_with_a_wrong_secret_or_key(server: Serving, key: issue
     for lakeformation in (client(server, key, "wrong"), client(server, other)):
         with pytest.raises(lakeformation.exceptions.AccessDeniedException):
             lakeformation.start_transaction()
-        assert server.last().principal is None  # nobody is named who has proved nothing
+        assert server.last().principal is None  # the principal is not recorded until the signature is verified
 
 
 def test_a_revoked_or_expired_access_key_is_refused(server: Serving, manager: TransactionManager) -> None:
@@ -147,7 +147,7 @@ def test_regions_are_limited_if_configured(place: Path, manager: TransactionMana
 
 
 class Signed:
-    """A request signed with botocore's signer, and changed afterwards."""
+    """A request that is signed with botocore's signer and changed afterwards."""
 
     def __init__(self, server: Serving, key: issued.Issued, **more: Any) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""Tokens of a catalog: their text, how they are made and revoked, and how the server finds them."""
+"""Tokens of a catalog: their text, making and revoking them, and the server's lookup."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_server_knows_tokens_as_soon_as_they_are_made_and_none_that_are_revoke
         issued.revoke(coordinator, [str(token_text.id_of(first))])
         assert server.status(first) == 403 and status(second) == 200
         issued.revoke(coordinator, principal="etl")
-        assert status(second) == 401 and server.status() == 403  # it does not become open again
+        assert status(second) == 401 and server.status() == 403  # the server does not become open again
     with serving(tmp_path / "catalog.db") as server:
         assert server.status() == 403
 
@@ -295,7 +295,7 @@ def bearer_of(token: str) -> dict[str, str]:
 
 
 def test_an_access_key_is_no_token(tmp_path: Path) -> None:
-    """The hash of one kind is not taken for that of another."""
+    """A token is refused if the document with its id is that of an access key."""
     coordinator = catalog(tmp_path)
     token = token_text.new_token()
     other = issued.issue(coordinator, "a", server_key=b"k" * 32).credential
@@ -357,7 +357,7 @@ class Catalog(MemoryCoordinator):
 
 
 def running(test: Callable[[Catalog, TokenLookup, list[float]], Any], **settings: Any) -> None:
-    """Run a test with a lookup whose clock it sets."""
+    """Run a test with a lookup whose clock the test sets."""
     catalog, clock = Catalog(), [1000.0]
     lookup = TokenLookup(catalog, TokenSettings(**settings), clock_s=lambda: clock[0])
     try:
@@ -412,15 +412,29 @@ def test_guessing_does_not_load_the_catalog() -> None:
                 refused += 1
         assert (catalog.asked, refused) == (20, 180)
         clock[0] += 5.1
-        assert await lookup.find(known, "a") is not None  # known tokens are not held up by guesses
+        assert await lookup.find(known, "a") is not None  # guesses do not delay known tokens
         assert await lookup.find(token_text.new_token().id, "a") is None  # one in three seconds
         with pytest.raises(NotIdentifiedYetError):
             await lookup.find(fresh, "a")
-        assert await lookup.find(fresh, "b") is not None  # neither are other addresses
+        assert await lookup.find(fresh, "b") is not None  # nor other addresses
         clock[0] += 60
         for _ in range(30):
             fresh = issued.issue(catalog, "a").id
-            assert await lookup.find(fresh, "a") is not None  # right tokens are no guesses
+            assert await lookup.find(fresh, "a") is not None  # right tokens do not count as guesses
+
+    running(test, guesses=20)
+
+
+def test_a_network_has_no_more_guesses_by_many_addresses() -> None:
+    async def test(catalog: Catalog, lookup: TokenLookup, clock: list[float]) -> None:
+        refused = 0
+        for number in range(100):
+            try:
+                await lookup.find(token_text.new_token().id, f"2001:db8::{number:x}:1")
+            except NotIdentifiedYetError:
+                refused += 1
+        assert (catalog.asked, refused) == (20, 80)
+        assert await lookup.find(token_text.new_token().id, "2001:db8:0:1::1") is None
 
     running(test, guesses=20)
 

@@ -1,4 +1,4 @@
-"""A server process that is killed or asked to end: the lines of what it acknowledged are there."""
+"""A server process that is killed or asked to end: the audit log has the lines of all acknowledged calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens, vended keys and signed URLs are in no log line, metric and span."""
+"""Tokens, vended keys and signed URLs are in no log line, metric or span."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ def test_no_secret_leaves_by_what_is_observed(tmp_path: Path, monkeypatch: pytes
             server.ask("GET", signed, **bearer)
             server.ask("GET", signed)
             server.ask("GET", f"{ROOT}/none?X-Amz-Signature={SIGNED}", **bearer)
+            server.ask("GET", f"{ROOT}/catalogs?token={TOKEN}", **bearer)
+            server.ask("GET", f"{ROOT}/catalogs", authorization=f"Basic {TOKEN}", cookie=TOKEN)
             server.ask("GET", f"{ROOT}/catalogs", authorization=f"Basic {TOKEN}", x_amz_security_token=f"{TOKEN}x")
             server.ask("GET", f"{ROOT}/catalogs", x_request_id=TOKEN, **bearer)
             server.ask("POST", f"{ROOT}/schemas", {"name": "x", "properties": {"k": KEY}}, **bearer)

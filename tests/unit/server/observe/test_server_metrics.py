@@ -1,4 +1,4 @@
-"""The metrics: compared with counts that are made in another way, bounded, and only for who may scrape."""
+"""The metrics agree with counts that are made in another way, have few labels, and are served to scrapers only."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_the_listener_has_only_the_metrics(
     body = answer.read()
     connection.close()
     assert answer.status == status and (b"deltalog_server" in body) == (status == 200 and method == "GET")
-    assert server.ask("GET", "/metrics")[0] == 404  # not on the address of the catalog
+    assert server.ask("GET", "/metrics")[0] == 404  # not on the address of the server's calls
 
 
 def test_a_scraper_needs_the_token_if_there_is_one(tmp_path: Path) -> None:
@@ -224,6 +224,22 @@ def test_a_scraper_needs_the_token_if_there_is_one(tmp_path: Path) -> None:
                 server.metrics(wrong)
             assert caught.value.code == 401
         assert server.metrics(TOKEN)["deltalog_server_requests_in_progress"] == 0
+
+
+def test_the_token_of_the_scraper_is_replaced_without_a_restart(tmp_path: Path) -> None:
+    file, new = tmp_path / "token", "another-token-0123456789"
+    file.write_text(TOKEN)
+    metrics = MetricsSettings(enabled=True, port=0, token_file=str(file))
+    with observed(tmp_path, metrics=metrics) as server:
+        file.write_text(new)
+        server.server._apply(server.server._settings)
+        assert server.metrics(new)["deltalog_server_requests_in_progress"] == 0
+        with pytest.raises(urllib.error.HTTPError):
+            server.metrics(TOKEN)
+        file.write_text("short")
+        with pytest.raises(CallError):
+            server.server._apply(server.server._settings)
+        assert server.metrics(new)["deltalog_server_requests_in_progress"] == 0
 
 
 def test_addresses_and_tokens_that_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.settings import TraceSettings
 from tests.support.server.observed import observed
 from tests.support.server.unity import ROOT
+from tests.support.waiting import until
 
 TOKEN = "sentinel-0123456789abcdef-token"
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -26,13 +26,8 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 def finished(exporter: InMemorySpanExporter, requests: int = 1) -> list[Any]:
     """The spans that have ended, in this order, once those of so many requests have, which is after their response."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = list(exporter.get_finished_spans())
-        if sum(span.kind is SpanKind.SERVER for span in found) >= requests:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"the spans of {requests} requests have not ended")
+    until(lambda: sum(span.kind is SpanKind.SERVER for span in exporter.get_finished_spans()) >= requests)
+    return list(exporter.get_finished_spans())
 
 
 @pytest.fixture

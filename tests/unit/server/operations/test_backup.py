@@ -1,5 +1,6 @@
-"""A backup of a catalog that is made while processes commit, restored after more commits, and brought up to date from
-the logs by ``deltalog tables resync``: no acknowledged commit is lost, and no transaction is applied in part."""
+"""A catalog is backed up while processes commit, restored after more commits, and brought up to date from the logs by
+``deltalog tables resync``: no acknowledged commit is lost, and no transaction is applied in part.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ import pyarrow as pa
 import pytest
 
 from deltalog import TransactionManager
+from tests.support.cli import run
+from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
 A, B = "bank.a", "bank.b"
-# Acknowledges each transaction by a line with its number, after it was committed.
+# After each committed transaction, prints a line with its number to acknowledge it.
 WRITER = f"""
 import sys
 import pyarrow as pa
@@ -45,8 +47,9 @@ for number in range(first, first + 1_000_000):
 
 @contextlib.contextmanager
 def writing(catalog: str, place: Path, count: int = 2) -> Iterator[Callable[[], list[int]]]:
-    """Processes that commit to both tables until the block ends, when they are killed; yields what returns the numbers
-    that they have acknowledged."""
+    """Run processes that commit to both tables until they are killed at the end of the block; yields a function that
+    returns the numbers that they have acknowledged.
+    """
     files = [place / f"acknowledged-{number}" for number in range(count)]
     processes = []
     for number, file in enumerate(files):
@@ -55,7 +58,7 @@ def writing(catalog: str, place: Path, count: int = 2) -> Iterator[Callable[[], 
             processes.append(subprocess.Popen(command, stdout=output, env=dict(os.environ)))
 
     def acknowledged() -> list[int]:
-        # A line that a kill cut has no line feed.
+        # A line that was cut by a kill has no line feed.
         lines = [line for file in files for line in file.read_text().splitlines(keepends=True)]
         return [int(line) for line in lines if line.endswith("\n")]
 
@@ -65,13 +68,6 @@ def writing(catalog: str, place: Path, count: int = 2) -> Iterator[Callable[[], 
         for process in processes:
             process.kill()
             process.wait()
-
-
-def until(acknowledged: Callable[[], list[int]], count: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(acknowledged()) < count:
-        assert time.monotonic() < deadline, f"{len(acknowledged())} of {count} transactions"
-        time.sleep(0.02)
 
 
 def by_shell(catalog: Path, backup: Path) -> None:
@@ -93,9 +89,7 @@ def by_api(catalog: Path, backup: Path) -> None:
 
 def resynced(catalog: str) -> Any:
     """The report of ``deltalog tables resync``."""
-    command = [sys.executable, "-m", "deltalog.cli.main", "tables", "resync", catalog, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return json.loads(done.stdout)
+    return json.loads(run("tables", "resync", catalog, "--json").out)
 
 
 def numbers(manager: TransactionManager, name: str) -> list[int]:
@@ -128,9 +122,10 @@ def test_sqlite_is_backed_up_while_commits_run(tmp_path: Path, back_up: Callable
     for name in (A, B):
         manager.create_table(name, str(tmp_path / name), SCHEMA)
     with writing(str(catalog), tmp_path) as acknowledged:
-        until(acknowledged, 5)
+        until(lambda: len(acknowledged()) >= 5, 120)
         back_up(catalog, backup)
-        until(acknowledged, len(acknowledged()) + 5)
+        more = len(acknowledged()) + 5
+        until(lambda: len(acknowledged()) >= more, 120)
     manager.coordinator.close()
     for file in tmp_path.glob("catalog.db*"):  # the disk is lost
         file.unlink()

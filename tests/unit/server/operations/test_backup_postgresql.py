@@ -8,7 +8,8 @@ import pytest
 
 from deltalog import TransactionManager
 from tests.support.postgresql import Postgres
-from tests.unit.server.operations.test_backup import SCHEMA, A, B, check_nothing_is_lost, until, writing
+from tests.support.waiting import until
+from tests.unit.server.operations.test_backup import SCHEMA, A, B, check_nothing_is_lost, writing
 
 
 @pytest.mark.long
@@ -20,10 +21,11 @@ def test_postgresql_is_backed_up_while_commits_run(postgresql: Postgres, tmp_pat
     for name in (A, B):
         manager.create_table(name, str(tmp_path / name), SCHEMA)
     with writing(url, tmp_path) as acknowledged:
-        until(acknowledged, 5)
+        until(lambda: len(acknowledged()) >= 5, 120)
         dump = ("--format=custom", "--schema=backed_up", "--file", str(backup))
         postgresql.run("pg_dump", *server, *dump, "catalogs")
-        until(acknowledged, len(acknowledged()) + 5)
+        more = len(acknowledged()) + 5
+        until(lambda: len(acknowledged()) >= more, 120)
     manager.coordinator.close()
     postgresql.execute("DROP SCHEMA backed_up CASCADE")  # the database is lost
     postgresql.run("createdb", *server, "--owner", postgresql.user, "restored")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import urllib.parse
 from pathlib import Path
 
 import pytest
 
-from tests.support.server import served
+from deltalog import TransactionManager
+from deltalog.server.serve import Server, Settings
+from tests.support.server import running
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -22,11 +23,10 @@ def health(file: Path) -> int:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the image has a Python with tomllib")
 def test_the_health_check_of_the_container(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
-    with served(tmp_path / "catalog.db") as server:
-        port = urllib.parse.urlsplit(server.url).port
+    with running(Server(TransactionManager(str(tmp_path / "catalog.db")), Settings())) as (_, port):
         file.write_text(f'[listen]\nhost = "0.0.0.0"\nport = {port}\n')
         assert health(file) == 0
-        # A server that asks for client certificates: that it accepts a connection is all that can be seen.
+        # If the server requires client certificates, the check can only see whether it accepts a connection.
         file.write_text(f'[listen]\nport = {port}\n[tls]\nclient_ca_file = "ca.crt"\n')
         assert health(file) == 0
     assert health(file) == 1

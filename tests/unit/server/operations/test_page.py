@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md run in their order, as one session of a shell, and print what the page shows.
+"""The commands of docs/operations.md run in the order of the page, in one shell session, and print what the page shows.
 
 A block ``console`` contains commands after ``$ ``, continued by ``> ``, and parts of their output, with … for any text.
 ``console no-run <reason>`` is not run. ``toml file=<name>`` is written to a file.
@@ -99,7 +99,7 @@ def test_the_configurations_have_keys_that_exist(tmp_path: Path) -> None:
         config.read(config.parse(file), f"operations.md:{block.line}")
 
 
-@pytest.mark.long  # twenty processes, and a server that drains
+@pytest.mark.long  # starts twenty processes, and a server that drains
 def test_the_commands_run(tmp_path: Path) -> None:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:

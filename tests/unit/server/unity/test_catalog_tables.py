@@ -1,4 +1,4 @@
-"""deltalog's own calls: the tables of a catalog listed, registered, removed, released and published over HTTP."""
+"""deltalog's own calls, which list, register, remove, release and publish the tables of a catalog over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, TransactionManager
-from tests.support.server import SCHEMA, Served, served
+from deltalog.server.serve import Settings
+from deltalog.transactions.unity.settings import UnitySettings
+from tests.support.server import SCHEMA, Served
+from tests.support.server.access import serving
 from tests.support.server.unity import Response, Unity
 
 ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
@@ -40,13 +43,13 @@ class Own:
         return self.ask("POST", "/tables", {"name": name, "location": str(location), **more})
 
     def new(self, name: str) -> Path:
-        """A table of a path, below the prefix where callers may register tables."""
+        """A new table that is used by its path, below the prefix where callers may register tables."""
         root = self.lake / name
         DeltaTable.create(str(root), ROWS)
         return root
 
     def listed(self, query: str = "") -> list[str]:
-        """The names of all pages."""
+        """The names of the tables on all pages."""
         found, token = [], ""
         while token is not None:
             page = self.ok("GET", f"/tables?{query}{token and f'&page_token={token}'}")
@@ -60,19 +63,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     place = tmp_path_factory.mktemp("own")
     lake = place / "lake"
     lake.mkdir()
-    options = place / "storage.json"
-    options.write_text(json.dumps({"by_location": {str(lake): {}}}))
     (lake / "data").mkdir()
-    more = [
-        "--warehouse",
-        str(place / "warehouse"),
-        "--set=recovery.every_seconds=0",
-        "--storage-options-file",
-        str(options),
-    ]
-    with served(lake / "data" / "catalog.db", *more) as made:
-        Unity(made).ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
-        yield Own(made, lake)
+    manager = TransactionManager(str(lake / "data" / "catalog.db"), by_location={str(lake): {}})
+    unity = UnitySettings(warehouse=str(place / "warehouse"))
+    with serving(manager, Settings(recover_seconds=0, unity=unity)) as made:
+        server = Served(made.url, None)  # type: ignore[arg-type]
+        Unity(server).ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        yield Own(server, lake)
 
 
 @pytest.fixture

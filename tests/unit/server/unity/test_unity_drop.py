@@ -21,6 +21,7 @@ from deltalog.testing.stores import Fault, nth
 from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import Table, Unity
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,6 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Unity, Pat
         unity = Unity(server)
         unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
         yield unity, place
-
-
-def until(check: Any, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def files(root: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Three servers of one catalog in PostgreSQL, while they, and the database, are killed and started again."""
+"""Three servers of one catalog in PostgreSQL, while the servers and the database are killed and restarted."""
 
 from __future__ import annotations
 
@@ -77,8 +77,9 @@ class Site:
             time.sleep(chance.random() / 10)
 
     def _is_there(self, row: int, name: str, chance: random.Random) -> bool:
-        """Whether a commit of unknown outcome took effect. No request of it is on its way any more: each server that
-        could have received it answers, or was started again."""
+        """Whether a commit of unknown outcome took effect. Its request is no longer in progress: each server that could
+        have received it answers, or was restarted.
+        """
         deadline = time.monotonic() + SECONDS
         while True:
             try:
@@ -122,7 +123,7 @@ def test_servers_of_one_catalog_are_killed(tmp_path: Path, kills_database: bool)
 
 
 def check(site: Site, names: list[str], each: int) -> None:
-    """No commit is lost, applied twice or torn, and the timestamps increase."""
+    """Check that no commit is lost, applied twice or applied in part, and that the timestamps increase."""
     wanted = {writer * 1000 + number for writer in range(WRITERS) for number in range(each)}
     found: list[int] = []
     site.manager.recover()
