@@ -14,9 +14,6 @@ from typing import Any
 
 # The number of connections allowed beyond the limit while closed connections are torn down.
 _LEAVING = 32
-# The number of connections that are accepted in one turn of the event loop. A call takes several turns, and would wait
-# for a wave of connections in each of them.
-_ACCEPTED_IN_TURN = 2
 # File descriptors reserved for purposes other than connections: the catalog, stores and files.
 _OTHER_DESCRIPTORS = 256
 
@@ -105,21 +102,22 @@ class Connections:
 
 
 class Listener(socket.socket):
-    """A socket that accepts connections up to the limit, and few in each turn of the event loop, which calls ``accept``
-    until it raises BlockingIOError. Further connections wait in the backlog."""
+    """A socket that accepts connections up to the limit, and one in each turn of the event loop, which calls ``accept``
+    until it raises BlockingIOError. Further connections wait in the backlog. A call takes several turns, and would wait
+    for a wave of connections in each of them."""
 
     connections: Connections
-    _accepted_in_turn = 0
+    _has_accepted = False
 
     def accept(self) -> tuple[socket.socket, Any]:
         try:
-            if self._accepted_in_turn == _ACCEPTED_IN_TURN or not self.connections.has_room():
+            if self._has_accepted or not self.connections.has_room():
                 raise BlockingIOError
             accepted, address = super().accept()
         except BlockingIOError:
-            self._accepted_in_turn = 0
+            self._has_accepted = False
             raise
-        self._accepted_in_turn += 1
+        self._has_accepted = True
         connection = Connection(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
         self.connections.opened(connection)
         return connection, address
