@@ -301,7 +301,7 @@ class App:
                 share.cpu_s += time.thread_time() - begun_s
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            is_gone = state.get("is_gone", _is_there)
+            is_gone = state.get("is_gone", _is_never_gone)
             try:
                 answer = await self._runner.run(route, call, guard, said, exchange, share, is_gone)
             except GoneError:
@@ -398,8 +398,8 @@ def _denied(message: str, *, brought: bool = True) -> Refused:
     return Refused(denied, is_unauthorized=True)
 
 
-def _is_there() -> bool:
-    """Whether a caller has gone, if the HTTP server does not tell."""
+def _is_never_gone() -> bool:
+    """What takes the place of ``is_gone`` if the HTTP server does not tell."""
     return False
 
 
