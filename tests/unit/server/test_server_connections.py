@@ -98,7 +98,7 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
 
 
 def test_a_call_of_a_caller_who_has_gone_does_not_begin(tmp_path: Path) -> None:
-    with running(tmp_path, False, Limits(threads=1, slow_seconds=60)) as where:
+    with limited(tmp_path, False, Limits(threads=1, slow_seconds=60)) as where:
         catalog = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
         catalog.execute("BEGIN IMMEDIATE")  # so that the first call takes until ROLLBACK
         with connected(where, False) as stays, connected(where, False) as other:
