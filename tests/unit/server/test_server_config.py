@@ -409,7 +409,7 @@ def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
     wrong_name = run("serve", "--config", tmp_path / "server.toml", "--set", "unity.catlog=x", "--json")
     assert wrong_name.status == 2 and "did you mean catalog" in wrong_name.err
     no_catalog = run("serve", "--json")
-    assert no_catalog.status == 2 and "Name the catalog" in no_catalog.err
+    assert no_catalog.status == 2 and "No catalog is given" in no_catalog.err
     options = ("--config", str(tmp_path / "server.toml"), "--option=secret=abcdefgh", "--option=key=abcdefgh")
     with served(tmp_path / "other.db", *options, log=tmp_path / "log") as server:
         assert server.ask("GET", "/health/ready")[0] == 200
