@@ -391,7 +391,7 @@ class PostgresServer:
                     "the URL; TransactionManager(url) and deltalog tables register create a new one."
                 )
             if found is None or found[1] < layout.SCHEMA_VERSION:
-                self._make(connection, create)
+                self._make(connection)
                 found = self._state(connection)
             if found is None:
                 raise self._refusal("was removed while it was being opened. Open it again.")
@@ -429,7 +429,7 @@ class PostgresServer:
                 f"{layout.SCHEMA_VERSION}): upgrade deltalog. It was not changed."
             )
 
-    def _make(self, connection: _Connection, create: bool) -> None:
+    def _make(self, connection: _Connection) -> None:
         """Create the catalog, or upgrade it to the current version of the schema, after which older versions of
         deltalog refuse it. One process at a time does so."""
         change = Change(connection, durable=True)
