@@ -1,5 +1,5 @@
-"""Tests upgrades of catalogs: from each earlier version with data, and interrupted at each step. Earlier programs
-refuse an upgraded catalog, also while programs of two versions use it.
+"""Tests upgrades of catalogs: from each earlier version with data, and interrupted at each step. Earlier versions
+of deltalog refuse an upgraded catalog, even if they had it open when it was upgraded.
 """
 
 from __future__ import annotations

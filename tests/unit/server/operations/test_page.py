@@ -1,6 +1,7 @@
 """The commands of docs/operations.md run in the order of the page, in one shell session, and print what the page shows.
 
-A block ``console`` contains commands after ``$ ``, continued by ``> ``, and parts of their output, with … for any text.
+In a block ``console``, lines that start with ``$ `` are commands, and lines that start with ``> `` continue them. The
+other lines are excerpts of the output, in which … matches any text.
 ``console no-run <reason>`` is not run. ``toml file=<name>`` is written to a file.
 """
 
