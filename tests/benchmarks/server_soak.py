@@ -46,7 +46,7 @@ SCHEMA = pa.schema([("transfer", pa.string()), ("amount", pa.int64())])
 TABLES = ("a", "b", "c", "d")
 INITIAL = 1_000
 MOST_RSS_MIB = 600
-_START_SECONDS = 60
+_START_SECONDS = 300
 
 
 @dataclass

@@ -70,7 +70,7 @@ def test_a_sqlite_url_that_does_not_say_where_the_file_is(
 
 
 @pytest.mark.parametrize(
-    "wrong", ["sqlite:///", "sqlite:", "postgresql://host/bank", "file:///data/bank.db", "catalog:bank.db#bank.a"]
+    "wrong", ["sqlite:///", "sqlite:", "mysql://host/bank", "file:///data/bank.db", "catalog:bank.db#bank.a"]
 )
 def test_a_url_of_another_kind_makes_no_catalog(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

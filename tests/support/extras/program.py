@@ -44,7 +44,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.storage.obstore_store": ("obstore",),
     "deltalog.catalog.postgresql": ("psycopg",),
     "deltalog.catalog.postgresql_server": ("psycopg",),
-    **{f"deltalog.server.{name}": ("uvicorn",) for name in ("config", "config_checks", "process", "serve")},
+    **{f"deltalog.server.{name}": ("uvicorn",) for name in ("process", "protocol", "serve")},
     "deltalog.server.observe.metrics": ("prometheus_client",),
     "deltalog.server.observe.scraping": ("prometheus_client", "uvicorn"),
     "deltalog.server.observe.traces": ("opentelemetry",),

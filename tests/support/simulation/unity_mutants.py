@@ -103,7 +103,7 @@ def takes_a_lost_answer_for_an_acknowledgement(patch: Patch) -> None:
 def deletes_its_file_while_the_outcome_is_unknown(patch: Patch) -> None:
     def settled(self: Any, attempt: Any, commit: Any, error: Any, *, is_sent: bool) -> Any:
         if is_sent:
-            self._discard(commit)
+            catalog_committer.discard_staged(self._store.inner, commit.file_name)
         return REAL["settled"](self, attempt, commit, error, is_sent=is_sent)
 
     patch.setattr(UnityCommitter, "_settled", settled)
