@@ -125,7 +125,10 @@ class Place:
     def served(self, env: Mapping[str, str] | None = None) -> Iterator[Server]:
         from tests.support.server import served
 
-        options = ("--warehouse", str(self.root / "lake"), "--storage-options-file", str(self.options_file))
+        options = (
+            "--warehouse", str(self.root / "lake"), "--storage-options-file", str(self.options_file),
+            "--set", "limits.requests=256",  # more than there are clients: a refused call would end the measurement
+        )  # fmt: skip
         with served(self.catalog, *options, env=env, log=self.root / "server.log") as running:
             yield Server(running.url, running.process.pid)
 
