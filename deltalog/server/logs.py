@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,43 @@ def _on_one_line(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in shown)
 
 
+class PeriodicLimit:
+    """Limits how many lines are written per period about requests that any client can cause; the other requests are
+    counted by kind. ``most``: the number of lines per period of ``seconds``. Thread-safe."""
+
+    def __init__(self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        self._begun_s = clock()
+        self._count = 0
+        self._left_out: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def next(self, kind: object) -> tuple[bool, dict[str, int]]:
+        """Whether to write the line of this request, and how many were left out in the last period, by kind."""
+        with self._lock:
+            left_out: dict[str, int] = {}
+            if self._clock() - self._begun_s >= self._seconds:
+                left_out = self._taken()
+                self._begun_s, self._count = self._clock(), 0
+            self._count += 1
+            is_written = self._count <= self._most
+            if not is_written:
+                self._left_out[str(kind)] += 1
+            return is_written, left_out
+
+    def rest(self) -> dict[str, int]:
+        """How many lines were left out in the current period, by kind."""
+        with self._lock:
+            return self._taken()
+
+    def _taken(self) -> dict[str, int]:
+        found = dict(self._left_out)
+        self._left_out.clear()
+        return found
+
+
 class Refusals:
     """Logs requests that were refused before their calls were made. Any client can send requests that are refused; if
     more than ``most`` of them arrive within ``seconds``, the rest are only counted. Thread-safe."""
@@ -51,30 +89,15 @@ class Refusals:
         self, to: logging.Logger, most: int = 100, seconds: float = 10, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._to = to
-        self._most = most
-        self._seconds = seconds
-        self._clock = clock
-        self._begun = clock()
-        self._count = 0
-        self._lock = threading.Lock()
+        self._limit = PeriodicLimit(most, seconds, clock)
 
     def log(self, text: str) -> None:
         """Log one refused request."""
-        left_out, is_shown = self._next()
+        is_shown, left_out = self._limit.next("refused")
         if left_out:
-            self._to.warning("%d more requests were refused and not logged individually", left_out)
+            self._to.warning("%d more requests were refused and not logged individually", sum(left_out.values()))
         if is_shown:
             self._to.warning("%s", text)
-
-    def _next(self) -> tuple[int, bool]:
-        """The number of refusals that were not logged in the last period, and whether to log the current refusal."""
-        with self._lock:
-            left_out = 0
-            if self._clock() - self._begun >= self._seconds:
-                left_out = max(0, self._count - self._most)
-                self._begun, self._count = self._clock(), 0
-            self._count += 1
-            return left_out, self._count <= self._most
 
 
 def configure(level: str) -> None:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from deltalog.errors import CallError
 from deltalog.metrics import Upkeep
 from deltalog.server.exchange import Exchange
+from deltalog.server.logs import PeriodicLimit
 from deltalog.server.observe import records
 from deltalog.server.observe.lines import LineFile, LineWriter
 from deltalog.server.observe.settings import AuditSettings
@@ -45,7 +44,7 @@ class AuditLog:
         self.server = f"{socket.gethostname()}:{os.getpid()}"
         file = LineFile(settings.file, sync=settings.sync)
         self.writer = LineWriter(file, settings.queue_lines, self._lost)
-        self._strangers = Strangers(settings.refused_per_second)
+        self._strangers = PeriodicLimit(settings.refused_per_second, _PERIOD_SECONDS)
 
     def close(self) -> None:
         self._put_refused(self._strangers.rest())
@@ -119,43 +118,6 @@ class AuditLog:
     def _lost(self, count: int) -> Sequence[bytes]:
         record = records.of_event("lost", self._clock_ms(), self.server)
         return records.lines({**record, "lines": count}, self._settings.line_bytes)
-
-
-class Strangers:
-    """Limits the lines about refused unauthenticated callers, because any client can cause them. ``most``: how many of
-    these lines are written per second; the others are counted by status.
-    """
-
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = most
-        self._clock = clock
-        self._begun_s = clock()
-        self._count = 0
-        self._left_out: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def next(self, status: int) -> tuple[bool, dict[str, int]]:
-        """Whether to write the line of a refused call, and how many were left out in the last period, by status."""
-        with self._lock:
-            left_out: dict[str, int] = {}
-            if self._clock() - self._begun_s >= _PERIOD_SECONDS:
-                left_out = self._taken()
-                self._begun_s, self._count = self._clock(), 0
-            self._count += 1
-            is_written = self._count <= self._most
-            if not is_written:
-                self._left_out[str(status)] += 1
-            return is_written, left_out
-
-    def rest(self) -> dict[str, int]:
-        """How many lines were left out in the current period, by status."""
-        with self._lock:
-            return self._taken()
-
-    def _taken(self) -> dict[str, int]:
-        found = dict(self._left_out)
-        self._left_out.clear()
-        return found
 
 
 def check(settings: AuditSettings) -> None:

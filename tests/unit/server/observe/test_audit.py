@@ -20,8 +20,9 @@ from deltalog.errors import OperationTimeoutError
 from deltalog.server.access.principals import Principal
 from deltalog.server.exchange import Exchange
 from deltalog.server.limits import Limits
+from deltalog.server.logs import PeriodicLimit
 from deltalog.server.observe import records
-from deltalog.server.observe.audit import AuditLog, Strangers
+from deltalog.server.observe.audit import AuditLog
 from deltalog.server.observe.lines import LineFile, LineWriter
 from deltalog.server.observe.observation import check_settings
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings
@@ -509,7 +510,7 @@ def test_no_line_is_longer_than_allowed(most: int) -> None:
 
 def test_a_flood_of_strangers_is_counted(tmp_path: Path) -> None:
     now = [0.0]
-    strangers = Strangers(3, lambda: now[0])
+    strangers = PeriodicLimit(3, 1, lambda: now[0])
     assert [strangers.next(401)[0] for _ in range(5)] == [True, True, True, False, False]
     now[0] = 1.5
     assert strangers.next(401) == (True, {"401": 2}) and strangers.rest() == {}
