@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 S = TypeVar("S", bound=socket.socket)
 
+# The settings of uvicorn for all listeners: HTTP only, nothing about the server in responses, no trust in the headers
+# of proxies, and no log of its own.
+HTTP_ONLY: Mapping[str, Any] = {
+    "ws": "none",
+    "loop": "asyncio",
+    "lifespan": "off",
+    "interface": "asgi3",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "proxy_headers": False,
+}
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 

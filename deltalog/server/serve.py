@@ -15,7 +15,7 @@ import uvicorn
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import Authentication
-from deltalog.server.addresses import LOOPBACK_NAMES, bound, is_loopback, origin_of
+from deltalog.server.addresses import HTTP_ONLY, LOOPBACK_NAMES, bound, is_loopback, origin_of
 from deltalog.server.app import App
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.limits import Limits
@@ -250,14 +250,7 @@ def _config(app: App, protocol: type[TimedProtocol], limits: Limits, tls: Server
     config = uvicorn.Config(
         app,
         http=protocol,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
+        **HTTP_ONLY,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         h11_max_incomplete_event_size=limits.header_bytes,

@@ -19,7 +19,7 @@ from prometheus_client.exposition import choose_encoder
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError
-from deltalog.server.addresses import bound, is_loopback, origin_of
+from deltalog.server.addresses import HTTP_ONLY, bound, is_loopback, origin_of
 from deltalog.server.observe.metrics import ServerMetrics
 from deltalog.server.observe.settings import MetricsSettings
 from deltalog.server.secret_files import MIN_TOKEN_LENGTH, check_secret, secret_in
@@ -76,14 +76,7 @@ class Scraping:
             uvicorn.Config(
                 self._answer,
                 http=_Timed,
-                ws="none",
-                loop="asyncio",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
+                **HTTP_ONLY,
                 limit_concurrency=_MOST_CONNECTIONS,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=_END_SECONDS,
