@@ -27,7 +27,7 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,7 +43,7 @@ from deltalog.server.settings import Settings
 from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.unity.settings import UnitySettings
 from deltalog.unity import messages, rules
-from tests.benchmarks.unity_server import ADD, ROOT, Commits, Place, path_of
+from tests.benchmarks.unity_server import ADD, ROOT, Commits, Place, finish, path_of
 from tests.benchmarks.unity_server import Server as Running
 
 QUOTAS = Quotas(
@@ -538,13 +538,7 @@ def main(arguments: list[str] | None = None) -> int:
         report = measure(Place(root), effort, not chosen.no_quotas, chosen.only)
     finally:
         shutil.rmtree(root)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(asdict(report), indent=1))
-    print(f"load {os.getloadavg()[0]:.1f}\n")
-    print(markdown(report))
-    for each in report.wrong:
-        print(f"WRONG: {each}", file=sys.stderr)
-    return int(bool(report.wrong))
+    return finish(report, markdown(report), chosen.json)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.unity_server import Place, Report, Row, Sample, Server, Work, commits, loads, mixed, run
+from tests.benchmarks.unity_server import (
+    Place,
+    Report,
+    Row,
+    Sample,
+    Server,
+    Work,
+    commits,
+    finish,
+    loads,
+    markdown,
+    mixed,
+    run,
+)  # fmt: skip
 from tests.support import slow_fsync
 
 KINDS = ("sqlite", "postgresql", "dynamodb")
@@ -106,19 +117,6 @@ def memory(place: Place, calls: int, report: Report) -> None:
         report.rows.append(row)
 
 
-def markdown(report: Report) -> str:
-    lines = ["| | clients | per second | p50 ms | p99 ms | CPU ms of the server |", "|---|---:|---:|---:|---:|---:|"]
-    for each in report.rows:
-        lines.append(
-            f"| {each.title} | {each.clients} | {each.per_second:,.0f} | {each.p50_ms:,.1f} | {each.p99_ms:,.1f} | "
-            f"{each.cpu_ms:,.2f} |"
-        )
-    if report.memory:
-        lines += ["", "| calls | memory of the server, MiB |", "|---:|---:|"]
-        lines += [f"| {each.calls:,} | {each.rss_mib:,.1f} |" for each in report.memory]
-    return "\n".join(lines)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.server_load", description=__doc__)
     parser.add_argument(
@@ -150,13 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
                     rates(kind, place, effort, report, chosen.fsync_ms)
         finally:
             shutil.rmtree(root)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(asdict(report), indent=1))
-    print(f"load {os.getloadavg()[0]:.1f}\n")
-    print(markdown(report))
-    for each in report.wrong:
-        print(f"WRONG: {each}", file=sys.stderr)
-    return int(bool(report.wrong))
+    return finish(report, markdown(report), chosen.json)
 
 
 if __name__ == "__main__":

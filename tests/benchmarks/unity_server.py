@@ -445,9 +445,23 @@ def markdown(report: Report) -> str:
             f"| {each.title} | {each.clients} | {each.per_second:,.0f} | {each.p50_ms:,.1f} | {each.p99_ms:,.1f} | "
             f"{each.cpu_ms:,.2f} |"
         )
-    lines += ["", "| calls | memory of the server, MiB |", "|---:|---:|"]
-    lines += [f"| {each.calls:,} | {each.rss_mib:,.1f} |" for each in report.memory]
+    if report.memory:
+        lines += ["", "| calls | memory of the server, MiB |", "|---:|---:|"]
+        lines += [f"| {each.calls:,} | {each.rss_mib:,.1f} |" for each in report.memory]
     return "\n".join(lines)
+
+
+def finish(report: Any, shown: str, file: Path | None, note: str = "") -> int:
+    """Print a report, a dataclass with the faults in ``wrong``, and write it to a file. ``shown``: the report as a
+    page; ``note``: follows the load of the machine. Returns the exit code.
+    """
+    if file:
+        file.write_text(json.dumps(asdict(report), indent=1))
+    print(f"load {os.getloadavg()[0]:.1f}{note}\n")
+    print(shown)
+    for each in report.wrong:
+        print(f"WRONG: {each}", file=sys.stderr)
+    return int(bool(report.wrong))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -461,13 +475,8 @@ def main(arguments: list[str] | None = None) -> int:
         report = measure(Place(root), QUICK if chosen.quick else Effort())
     finally:
         shutil.rmtree(root)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(asdict(report), indent=1))
-    print(f"load {os.getloadavg()[0]:.1f}; an append takes {report.requests_of_append:.1f} requests\n")
-    print(markdown(report))
-    for each in report.wrong:
-        print(f"WRONG: {each}", file=sys.stderr)
-    return int(bool(report.wrong))
+    note = f"; an append takes {report.requests_of_append:.1f} requests"
+    return finish(report, markdown(report), chosen.json, note)
 
 
 if __name__ == "__main__":
