@@ -36,6 +36,8 @@ from deltalog.protocol.schema import StructType
 # Longer than a JVM takes to start.
 _START_SECONDS = 300.0
 _END_SECONDS = 5.0
+# For a process that has closed its standard output.
+_EXIT_SECONDS = 0.5
 _MAX_NAME = 200
 _MAX_PATTERN = 2_000
 _MAX_PACKAGES = 500
@@ -192,7 +194,7 @@ class _Connection:
                 f"{self._start_seconds:g} seconds.{self._last_words()}"
             ) from None
         except EOFError:
-            status = self.end()
+            status = self.end(_EXIT_SECONDS)
             raise AdapterError(
                 f"the adapter of {name} does not work here: its process exited with status {status} before it was "
                 f"ready.{self._last_words()}"
@@ -251,7 +253,8 @@ class _Connection:
             self._process.send(json.dumps(request).encode() + b"\n")
             return self._process.line(until)
         except (BrokenPipeError, EOFError):
-            raise EngineGone(f"the engine's process exited with status {self.end()}") from None
+            status = self.end(_EXIT_SECONDS)
+            raise EngineGone(f"the engine's process exited with status {status}") from None
         except TimeoutError:
             self.end(0)
             raise EngineGone(f"no outcome within {self.limit_seconds:g} seconds") from None
