@@ -189,6 +189,9 @@ class PairResult:
         }
 
 
+# The engines of the kit that write.
+WRITERS = ("deltalog", "spark_ext", "delta-spark", "kernel-java", "deltalake", "polars", "sail", "chdb", "duckdb")
+
 # Engines that share the code that reads or writes the log. A judge from another family is preferred.
 _FAMILIES = {
     "deltalog": "deltalog",

@@ -5,12 +5,14 @@ docs/conformance.md says what must hold after each step. ``pair_model`` has the 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ import pyarrow as pa
 from deltalog.conformance import log_checks, values
 from deltalog.conformance.case import FAILED, PASSED
 from deltalog.conformance.engine import Engine, NotSupported
+from deltalog.conformance.environments import ENGINES, launch_of
 from deltalog.conformance.log_checks import LogView
 from deltalog.conformance.pair_model import (
     COLUMNS,
@@ -25,6 +28,7 @@ from deltalog.conformance.pair_model import (
     REFUSED,
     TIMED,
     VARIANTS,
+    WRITERS,
     Act,
     Model,
     PairResult,
@@ -33,8 +37,11 @@ from deltalog.conformance.pair_model import (
     commit_times,
     judges,
 )
+from deltalog.conformance.remote import AdapterError, error_text
 from deltalog.conformance.runner import WrongOutcome
+from deltalog.conformance.starting import start_engine
 from deltalog.doctor.check import check
+from deltalog.errors import CallError
 from deltalog.table import DeltaTable
 
 _TYPES = {"long": pa.int64(), "string": pa.string()}
@@ -42,26 +49,76 @@ _SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
 _MAX_REASON = 300
 
 
+class EngineSet:
+    """Engines in processes of their own, which start when they are needed, and end with the block. ``limit_seconds``:
+    the time limit per call. ``cache``: as for ``start_engine``."""
+
+    def __init__(self, limit_seconds: float, cache: Path | None) -> None:
+        self._limit_seconds, self._cache = limit_seconds, cache
+        self._started: dict[str, Engine] = {}
+        self._exits = contextlib.ExitStack()
+
+    def __enter__(self) -> EngineSet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exits.close()
+
+    def engine_of(self, name: str) -> Engine:
+        """Raises CallError if there is no such engine, or if it is not installed, and AdapterError if it does not
+        start."""
+        if name not in self._started:
+            engine = start_engine(name, self._limit_seconds, cache=self._cache)
+            self._started[name] = self._exits.enter_context(engine)
+        return self._started[name]
+
+    def writers(self) -> list[str]:
+        """The engines of the kit that write and can run here."""
+        return [name for name in WRITERS if self._is_here(name)]
+
+    def available(self, names: Sequence[str]) -> list[str]:
+        """The given engines, and all of the kit that can run here: those that can be judges."""
+        return list(dict.fromkeys([*names, *(name for name in ENGINES if self._is_here(name))]))
+
+    def versions(self, names: Sequence[str]) -> dict[str, str]:
+        """The versions of the given engines and of all that have been started."""
+        return {name: self.engine_of(name).version for name in dict.fromkeys([*names, *self._started])}
+
+    def _is_here(self, name: str) -> bool:
+        try:
+            launch_of(name, self._cache)
+        except CallError:
+            return False
+        return True
+
+
 class _Refused(Exception):
     """An engine could not do a step, or refused it by name. The message says who refused what."""
 
 
 def run_pairs(
-    engines: Mapping[str, Engine],
+    engine_of: Callable[[str], Engine],
     pairs: Iterable[tuple[str, str]],
+    available: Sequence[str],
     variants: Sequence[Variant] = VARIANTS,
 ) -> Iterator[tuple[tuple[str, str], list[PairResult]]]:
-    """Run the variants for each pair of engines. ``engines``: the engines by name; those that are not of a pair are its
-    judges. Yields the results of each pair as soon as they arrive."""
+    """Run the variants for each pair of engines. ``engine_of``: the engine of a name; it is called when an engine is
+    needed. ``available``: the names of the engines that can be judges. Yields the results of each pair as soon as they
+    arrive. Raises AdapterError if an engine's adapter does not work."""
     for first, second in pairs:
-        third = [engines[name] for name in judges(first, second, [*engines])]
-        yield (first, second), [run_pair(engines[first], engines[second], third, variant) for variant in variants]
+        found = []
+        for variant in variants:
+            third = (engine_of(name) for name in judges(first, second, available))
+            found.append(run_pair(engine_of(first), engine_of(second), third, variant))
+        yield (first, second), found
 
 
-def run_pair(first: Engine, second: Engine, third: Sequence[Engine], variant: Variant) -> PairResult:
+def run_pair(first: Engine, second: Engine, third: Iterable[Engine], variant: Variant) -> PairResult:
     """Let two engines change a new table in turn. ``third``: the judges; the first that can read the table is used."""
     with tempfile.TemporaryDirectory(prefix="deltalog-pair-", ignore_cleanup_errors=True) as place:
-        found = _PairRun((first, second), list(third), variant, Path(place) / "table")
+        found = _PairRun((first, second), iter(third), variant, Path(place) / "table")
         try:
             found.run()
         except WrongOutcome as difference:
@@ -77,20 +134,20 @@ def run_pair(first: Engine, second: Engine, third: Sequence[Engine], variant: Va
 class _PairRun:
     """One variant of one pair."""
 
-    def __init__(self, pair: tuple[Engine, Engine], third: list[Engine], variant: Variant, root: Path) -> None:
-        self.pair, self.third, self.variant, self.root = pair, third, variant, root
+    def __init__(self, pair: tuple[Engine, Engine], third: Iterator[Engine], variant: Variant, root: Path) -> None:
+        self.pair, self.variant, self.root = pair, variant, root
         self.model = Model()
         # The names differ, because an engine is never paired with itself.
         self.commits = {engine.name: 0 for engine in pair}
         self.refused: list[str] = []
-        self.judge: str | None = None
+        self._third = third
+        self._judge: Engine | None = next(third, None)
         self._began_ms = time.time_ns() // 1_000_000
 
     def result(self, outcome: str, reason: str | None) -> PairResult:
         tidy = [self._tidy(each) for each in self.refused]
-        return PairResult(
-            self.variant.name, outcome, reason and self._tidy(reason), self.judge, dict(self.commits), tidy
-        )
+        judge = self._judge.name if self._judge and sum(self.commits.values()) else None
+        return PairResult(self.variant.name, outcome, reason and self._tidy(reason), judge, dict(self.commits), tidy)
 
     def _tidy(self, text: str) -> str:
         """One line without the path of this run."""
@@ -100,7 +157,7 @@ class _PairRun:
     def run(self) -> None:
         for number, act in enumerate(acts(self.variant)):
             self._step(number, act)
-        for engine in dict.fromkeys((*self.pair, *self.third[:1])):
+        for engine in (*self.pair, *([self._judge] if self._judge else [])):
             self._reads_all(engine)
 
     def _step(self, number: int, act: Act) -> None:
@@ -121,11 +178,11 @@ class _PairRun:
         before = log_checks.commits_of(self.root)
         try:
             self._call(engine, act)
+        except (KeyboardInterrupt, SystemExit, AdapterError):
+            raise
         except BaseException as error:  # BaseException, because a Rust panic is not an Exception
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                raise
             if not self._refuses(engine, error):
-                raise WrongOutcome(f"{type(error).__name__}: {error}") from error
+                raise WrongOutcome(error_text(error)) from error
             if log_checks.commits_of(self.root) != before:
                 raise WrongOutcome(f"it refused, and changed the log: {error}") from error
             if act.call == "create":
@@ -219,21 +276,13 @@ class _PairRun:
                 raise WrongOutcome(f"deltalog resolves the time {time_ms} of version {version} to version {found}")
 
     def _read_by_judge(self) -> None:
-        while self.third:
-            judge = self.third[0]
-            try:
-                rows = judge.rows(str(self.root))
-            except BaseException as error:
-                if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                    raise
-                if not self._refuses(judge, error):
-                    raise WrongOutcome(f"{judge.name} does not read it: {type(error).__name__}: {error}") from error
-                self.third.pop(0)
-                continue
-            self.judge = judge.name
-            self._same(f"{judge.name} reads the latest version", rows, self.model.rows[-1])
-            return
-        self.judge = None
+        while self._judge is not None:
+            name = self._judge.name
+            found = self._answer(self._judge, lambda judge=self._judge: judge.rows(str(self.root)), f"{name} does not read it")  # type: ignore[misc]
+            if not isinstance(found, _Refused):
+                self._same(f"{name} reads the latest version", found, self.model.rows[-1])
+                return
+            self._judge = next(self._third, None)
 
     def _reads_all(self, engine: Engine) -> None:
         """All versions by number, and by the time of each, as far as the engine can."""
@@ -246,16 +295,20 @@ class _PairRun:
                 self._reads(engine, what, lambda time_ms=time_ms: engine.rows(path, None, time_ms), rows)
 
     def _reads(self, engine: Engine, what: str, read: Callable[[], Any], rows: Sequence[Mapping[str, Any]]) -> None:
+        found = self._answer(engine, read, f"at the end, {engine.name} does not read {what}")
+        if not isinstance(found, _Refused):
+            self._same(f"at the end, {engine.name} reads {what}", found, rows)
+
+    def _answer(self, engine: Engine, read: Callable[[], Any], failure: str) -> Any:
+        """What an engine answers, or _Refused. Raises WrongOutcome with the text ``failure`` for any other error."""
         try:
-            found = read()
-        except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                raise
+            return read()
+        except (KeyboardInterrupt, SystemExit, AdapterError):
+            raise
+        except BaseException as error:  # BaseException, because a Rust panic is not an Exception
             if self._refuses(engine, error):
-                return
-            kind = type(error).__name__
-            raise WrongOutcome(f"at the end, {engine.name} does not read {what}: {kind}: {error}") from error
-        self._same(f"at the end, {engine.name} reads {what}", found, rows)
+                return _Refused(str(error))
+            raise WrongOutcome(f"{failure}: {error_text(error)}") from error
 
     def _same(self, what: str, found: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         if wrong := values.difference(values.rows_of(found), values.canonical_rows(rows)):
