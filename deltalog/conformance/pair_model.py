@@ -249,7 +249,8 @@ def merged(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any
         known.update({each["variant"]: each for each in pair["results"]})
         results = [known[name] for name in found["variants"] if name in known]
         pairs[key] = {**pair, "results": results}
-    return {**found, "engines": {**before["engines"], **found["engines"]}, "pairs": [pairs[key] for key in sorted(pairs)]}
+    engines = {**before["engines"], **found["engines"]}
+    return {**found, "engines": engines, "pairs": [pairs[key] for key in sorted(pairs)]}
 
 
 def table(found: Mapping[str, Any]) -> list[list[str]]:

@@ -276,33 +276,39 @@ class _PairRun:
                 raise WrongOutcome(f"deltalog resolves the time {time_ms} of version {version} to version {found}")
 
     def _read_by_judge(self) -> None:
-        while self._judge is not None:
-            name = self._judge.name
-            found = self._answer(self._judge, lambda judge=self._judge: judge.rows(str(self.root)), f"{name} does not read it")  # type: ignore[misc]
+        while (judge := self._judge) is not None:
+            found = self._answer(judge, f"{judge.name} does not read it")
             if not isinstance(found, _Refused):
-                self._same(f"{name} reads the latest version", found, self.model.rows[-1])
+                self._same(f"{judge.name} reads the latest version", found, self.model.rows[-1])
                 return
             self._judge = next(self._third, None)
 
     def _reads_all(self, engine: Engine) -> None:
         """All versions by number, and by the time of each, as far as the engine can."""
-        path, times = str(self.root), self._commit_times(self._view())
+        times = self._commit_times(self._view())
         by_time = self.model.ict_from is None or engine.name in TIMED
         for version, (rows, time_ms) in enumerate(zip(self.model.rows, times, strict=True)):
-            self._reads(engine, f"version {version}", lambda version=version: engine.rows(path, version), rows)
+            self._reads(engine, f"version {version}", rows, version)
             if by_time:
-                what = f"version {version} by its time {time_ms}"
-                self._reads(engine, what, lambda time_ms=time_ms: engine.rows(path, None, time_ms), rows)
+                self._reads(engine, f"version {version} by its time {time_ms}", rows, None, time_ms)
 
-    def _reads(self, engine: Engine, what: str, read: Callable[[], Any], rows: Sequence[Mapping[str, Any]]) -> None:
-        found = self._answer(engine, read, f"at the end, {engine.name} does not read {what}")
+    def _reads(
+        self,
+        engine: Engine,
+        what: str,
+        rows: Sequence[Mapping[str, Any]],
+        version: int | None = None,
+        time_ms: int | None = None,
+    ) -> None:
+        found = self._answer(engine, f"at the end, {engine.name} does not read {what}", version, time_ms)
         if not isinstance(found, _Refused):
             self._same(f"at the end, {engine.name} reads {what}", found, rows)
 
-    def _answer(self, engine: Engine, read: Callable[[], Any], failure: str) -> Any:
-        """What an engine answers, or _Refused. Raises WrongOutcome with the text ``failure`` for any other error."""
+    def _answer(self, engine: Engine, failure: str, version: int | None = None, time_ms: int | None = None) -> Any:
+        """The rows that an engine reads, or _Refused. Raises WrongOutcome with the text ``failure`` for any other
+        error."""
         try:
-            return read()
+            return engine.rows(str(self.root), version, time_ms)
         except (KeyboardInterrupt, SystemExit, AdapterError):
             raise
         except BaseException as error:  # BaseException, because a Rust panic is not an Exception

@@ -1,11 +1,11 @@
-"""Writes docs/conformance/reports: a draft of a report for each failure of another engine that no public issue describes.
+"""Writes docs/conformance/reports: drafts of reports for the failures of other engines that no public issue describes.
 
     python -m tests.interop.conformance_reports
 
 An explanation in tests/interop/conformance/explanations.json has an ``issue``, the address of a public issue or
-discussion, or a ``report``, the name of a draft here. The steps of a draft are a program made from the confirmation of
-the explanation in tests/interop/confirmations.py; what it prints is what the confirmation has observed.
-test_interop_reports.py runs the programs.
+discussion, or a ``report``, the name of a draft in tests/interop/conformance/reports.json. The steps of a draft are a
+program, which is made from the confirmation of the explanation in tests/interop/confirmations.py; what it prints is
+what the confirmation has observed. test_interop_reports.py runs the programs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ _SOURCE = Path(confirmations.__file__).read_text(encoding="utf-8")
 class Report:
     """A draft. ``project``: the repository that the report is for. ``case``: the first pattern of the explanation whose
     confirmation the steps are. ``expected``: what must happen, in one or two sentences. ``section``: the section of
-    PROTOCOL.md that says so. ``reference``: the section does not decide it, and the reference implementation does it.
+    PROTOCOL.md that says so. ``basis``: a sentence on what the section says, if it does not decide it alone.
     ``related``: other public threads, and what they are."""
 
     name: str
@@ -41,7 +41,7 @@ class Report:
     title: str
     expected: str
     section: str
-    reference: bool = False
+    basis: str = "{link}"
     related: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -49,208 +49,16 @@ class Report:
         return PLACE / f"{self.name}.md"
 
 
-RS, POLARS, DELTA = "delta-io/delta-rs", "pola-rs/polars", "delta-io/delta"
-READERS = "recommendations-for-readers-of-tables-with-in-commit-timestamps"
-WRITERS = "writer-requirements-for-in-commit-timestamps"
+def reports() -> tuple[Report, ...]:
+    found = json.loads((RESULTS / "reports.json").read_text(encoding="utf-8"))
+    return tuple(Report(**{**each, "related": _pairs(each.get("related", ()))}) for each in found)
 
-REPORTS = (
-    Report(
-        "deltalake-time-outside-the-history",
-        "deltalake",
-        RS,
-        "travel-time-before-first",
-        "load_as_version with a time before the first or after the latest version silently loads that version",
-        "An error. No version existed before the first commit, and which version will be current after the latest one "
-        "is not known. delta-spark raises an error that names the first and the latest time.",
-        READERS,
-        reference=True,
-    ),
-    Report(
-        "deltalake-file-times-not-increasing",
-        "deltalake",
-        RS,
-        "travel-time-equal",
-        "load_as_version finds a wrong version if the times of commit files are equal or decrease",
-        "Version 2 both times. The files of the commits have equal times, or times that decrease, as after a copy of "
-        "the table. delta-spark and the Delta kernels first make the times increase, by 1 ms from version to version "
-        "where necessary, and search only then.",
-        READERS,
-        reference=True,
-        related=(("https://github.com/delta-io/delta-kernel-rs/pull/2663", "the same rule in the Rust kernel"),),
-    ),
-    Report(
-        "deltalake-history-shows-the-clock-of-the-writer",
-        "deltalake",
-        RS,
-        "travel-time-history-back",
-        "history() shows commitInfo.timestamp, by which no version can be loaded",
-        "The times by which `load_as_version` finds the versions: the in-commit timestamps if they are enabled, and "
-        "otherwise the times of the commit files. `commitInfo.timestamp` is free-form information of the writer, and "
-        "may differ from both.",
-        "commit-provenance-information",
-        reference=True,
-        related=(
-            (
-                "https://github.com/delta-io/delta-rs/issues/1972",
-                "the opposite wish, declined because `commitInfo` is free-form",
-            ),
-        ),
-    ),
-    Report(
-        "deltalake-history-numbers-its-entries",
-        "deltalake",
-        RS,
-        "ict-damage-*-history",
-        "history() assigns wrong version numbers if a commit has no commitInfo",
-        "The entries of versions 0 and 2 with their own numbers. `commitInfo` is optional, so that a commit without one "
-        "is valid. The entries are numbered downwards from the latest version instead of by their files.",
-        "commit-provenance-information",
-        related=(
-            (
-                "https://github.com/delta-io/delta-rs/issues/4488",
-                "wrong numbers for another reason, from the same way of numbering",
-            ),
-        ),
-    ),
-    Report(
-        "deltalake-time-travel-needs-the-commit-of-a-checkpoint",
-        "deltalake",
-        RS,
-        "ict-cleaned-commit-of-checkpoint-gone",
-        "load_as_version with a time fails if the commit file of the oldest checkpoint is gone",
-        "Version 2, whose commit file is there with its time. Only the times of the commits that are left can be known; "
-        "the checkpoint holds the state before them.",
-        "checkpoints",
-        related=(("https://github.com/delta-io/delta-rs/issues/521", "the same symptom in logs that begin later; fixed"),),
-    ),
-    Report(
-        "deltalake-feed-of-a-removed-file-with-a-deletion-vector",
-        "deltalake",
-        RS,
-        "feed-vector-removed",
-        "The change data feed of a removed file with a deletion vector has the rows that were deleted before",
-        "The rows 1 and 3 as deleted. Row 2 had been deleted by the version before; it is not part of the removed "
-        "logical file.",
-        "reader-requirements-for-addcdcfile",
-        related=(("https://github.com/delta-io/delta-rs/pull/4639", "deletion vectors in the change data feed"),),
-    ),
-    Report(
-        "deltalake-column-mapping-by-id",
-        "deltalake",
-        RS,
-        "feature-mapping-id-only",
-        "Column mapping mode id: columns are found by physical name, so that they are silently null",
-        "The value 7. In mode `id`, readers must resolve columns by the field ids in the Parquet file.",
-        "reader-requirements-for-column-mapping",
-        related=(
-            (
-                "https://github.com/feldera/feldera/issues/6557",
-                "a project that uses delta-rs, and has such tables from Iceberg",
-            ),
-        ),
-    ),
-    Report(
-        "polars-panic-for-a-shorter-file",
-        "polars",
-        POLARS,
-        "read-damaged-file",
-        "scan_delta: PanicException if a data file is shorter than the size in the log",
-        "An error that can be handled, as for a damaged file of the right size. The size comes from the Delta log; the "
-        "file is damaged, which must not end in a panic.",
-        "add-file-and-remove-file",
-        reference=True,
-        related=(("https://github.com/pola-rs/polars/issues/25777", "another assertion that ends in a panic"),),
-    ),
-    Report(
-        "delta-spark-version-of-a-checkpoint-without-its-commit",
-        "delta-spark",
-        DELTA,
-        "ict-cleaned-commit-of-checkpoint-gone",
-        "[Spark] A version cannot be read if only its checkpoint is left, not its commit file",
-        "The rows 0 and 1. The checkpoint of version 1 holds the whole state of that version, and version 2, which is "
-        "built on it, can be read.",
-        "checkpoints",
-        reference=True,
-        related=(("https://github.com/delta-io/delta/pull/3080", "the check that requires the commit file"),),
-    ),
-    Report(
-        "delta-spark-half-an-enablement-pair",
-        "delta-spark",
-        DELTA,
-        "ict-create-half-pair",
-        "[Spark] A caller can set one of the two properties of the enablement of in-commit timestamps",
-        "An error, or properties without the one that the caller has set. The writer tracks both properties itself, and "
-        "only where the table has commits without in-commit timestamps. Readers decide by both of them which commits "
-        "have an in-commit timestamp: a version 7 without a timestamp misleads them.",
-        WRITERS,
-    ),
-    Report(
-        "delta-spark-enablement-pair-stays-behind",
-        "delta-spark",
-        DELTA,
-        "ict-disable-no-pair",
-        "[Spark] The properties of the enablement stay behind when in-commit timestamps are disabled",
-        "Neither property is left, as after DROP FEATURE. The pair names a commit of a period that has ended. A writer "
-        "that enables in-commit timestamps again and finds a pair may keep it, and readers then expect in-commit "
-        "timestamps in commits that have none.",
-        WRITERS,
-        reference=True,
-        related=(("https://github.com/delta-io/delta/pull/2873", "DROP FEATURE removes both"),),
-    ),
-    Report(
-        "delta-spark-commit-file-with-a-short-name",
-        "delta-spark",
-        DELTA,
-        "read-stray-short-name",
-        "[Spark] A file `2.json` in the log is read as the commit of version 2",
-        "The rows 0 and 1. Names of commit files have 20 digits, so that `2.json` is no commit.",
-        "delta-log-entries",
-        related=(("https://github.com/delta-io/delta/pull/3552", "names that the Java kernel must ignore"),),
-    ),
-    Report(
-        "delta-spark-property-of-an-unlisted-feature",
-        "delta-spark",
-        DELTA,
-        "ict-active-no-feature",
-        "[Spark] A table is unreadable if a property would enable a writer feature that the protocol does not list",
-        "The rows. A feature is active only if the protocol lists it, so that the property has no effect; and "
-        "`inCommitTimestamp` is a feature of writers, which readers need not know.",
-        "active-features",
-        related=(("https://github.com/delta-io/delta/pull/1530", "where the check was introduced"),),
-    ),
-    Report(
-        "delta-spark-in-commit-timestamps-without-the-feature",
-        "delta-spark",
-        DELTA,
-        "ict-active-no-features",
-        "[Spark] DESCRIBE HISTORY trusts in-commit timestamps although the protocol does not list the feature",
-        "The times of the commit files. In-commit timestamps are enabled only at writer version 7, with the feature in "
-        "`writerFeatures` and the property set; this table has reader version 1 and writer version 2, whose writers do "
-        "not keep the timestamps.",
-        "in-commit-timestamps",
-    ),
-    Report(
-        "delta-spark-append-without-the-feature",
-        "delta-spark",
-        DELTA,
-        "ict-write-property-only",
-        "[Spark] An append fails if the property of in-commit timestamps is set and the feature is not listed",
-        "The row is appended. In-commit timestamps are not enabled in this table, whose writer version is 2, so that no "
-        "commit needs one.",
-        "in-commit-timestamps",
-    ),
-    Report(
-        "delta-spark-text-as-in-commit-timestamp",
-        "delta-spark",
-        DELTA,
-        "ict-damage-text-*-rows",
-        "[Spark] A commit whose inCommitTimestamp is text makes all rows unreadable",
-        "The rows of the latest version. Their reading needs no timestamp; only time travel by timestamp and the history "
-        "should fail. `commitInfo` may contain any JSON.",
-        "commit-provenance-information",
-        reference=True,
-    ),
-)
+
+def _pairs(related: Iterable[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((each["url"], each["what"]) for each in related)
+
+
+REPORTS = reports()
 
 
 # ------------------------------------------------------------------------------------------------- programs
@@ -299,7 +107,8 @@ def program(report: Report) -> str:
     parts = ["from __future__ import annotations\n\n" + "\n".join(_import_lines(tree, imports))]
     if report.engine == "delta-spark":
         parts.append(_SESSION.rstrip("\n"))
-    constants = [node for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign)) and wanted & {*_names(node)}]
+    assigned = [node for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    constants = [node for node in assigned if wanted & {*_names(node)}]
     if constants:
         parts.append("\n".join(_text(node) for node in constants))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in wanted]
@@ -381,7 +190,6 @@ def page(report: Report, explanations: Mapping[str, Any]) -> str:
         raise ValueError(f"{report.name}: PROTOCOL.md has no section {report.section}.")
     entry = explanation(report, explanations)
     link = f"[PROTOCOL.md#{report.section}]({URL}#{report.section})"
-    basis = f"The section {link} does not decide it; the reference implementation does this." if report.reference else link
     lines = [
         "<!-- Generated by python -m tests.interop.conformance_reports -->",
         "",
@@ -402,7 +210,7 @@ def page(report: Report, explanations: Mapping[str, Any]) -> str:
         "",
         report.expected,
         "",
-        basis,
+        report.basis.replace("{link}", link),
         "",
         "## Observed",
         "",
@@ -412,7 +220,7 @@ def page(report: Report, explanations: Mapping[str, Any]) -> str:
         "",
     ]
     if report.related:
-        lines += ["## Related", "", *(f"- [{url.removeprefix('https://github.com/')}]({url}): {what}" for url, what in report.related), ""]
+        lines += ["## Related", "", *(f"- [{_short(url)}]({url}): {what}" for url, what in report.related), ""]
     return "\n".join(lines)
 
 
@@ -422,9 +230,9 @@ def index(explanations: Mapping[str, Any]) -> str:
         "# Reports of what fails elsewhere",
         "",
         "Generated by `python -m tests.interop.conformance_reports`. Each failure of another engine in the",
-        "[conformance matrix](../../conformance-matrix.md) is described by a public issue, or by a draft that anybody can send",
-        "to the project. The program in a draft needs the engine and pyarrow, and nothing of this project; it prints what is",
-        "listed as observed. The tests run these programs.",
+        "[conformance matrix](../../conformance-matrix.md) is described by a public issue, or by a draft that anybody",
+        "can send to the project. The program in a draft needs the engine and pyarrow, and nothing of this project; it",
+        "prints what is listed as observed. The tests run these programs.",
         "",
         "## Drafts",
         "",
@@ -432,15 +240,18 @@ def index(explanations: Mapping[str, Any]) -> str:
         "| --- | --- | --- |",
     ]
     for report in REPORTS:
-        section = f"[{report.section}]({URL}#{report.section})" + (", *reference*" if report.reference else "")
+        section = f"[{report.section}]({URL}#{report.section})"
         lines.append(f"| {report.project} | [{report.title}]({report.name}.md) | {section} |")
     lines += ["", "## Public issues", "", "| Engine | What fails | Issue |", "| --- | --- | --- |"]
     for engine, entries in explanations.items():
         for entry in entries:
             if url := entry.get("issue"):
-                name = url.removeprefix("https://github.com/").replace("/issues/", "#").replace("/pull/", "#")
-                lines.append(f"| {engine} | {entry['why']} | [{name}]({url}) |")
+                lines.append(f"| {engine} | {entry['why']} | [{_short(url)}]({url}) |")
     return "\n".join([*lines, ""])
+
+
+def _short(url: str) -> str:
+    return re.sub(r"/(issues|pull|discussions)/", "#", url.removeprefix("https://github.com/"))
 
 
 def pages(explanations: Mapping[str, Any]) -> dict[Path, str]:

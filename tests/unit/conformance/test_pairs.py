@@ -52,9 +52,7 @@ def test_two_engines_without_a_defect_pass(variant: str) -> None:
 @pytest.mark.parametrize("mutant", PAIR_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_faulty_writer_is_caught(mutant: type[Engine]) -> None:
     variants, word = PAIR_MUTANTS[mutant]
-    found = [
-        run(*pair, variant) for variant in variants.split() for pair in ((Other(), mutant()), (mutant(), Other()))
-    ]
+    found = [run(*pair, variant) for variant in variants.split() for pair in ((Other(), mutant()), (mutant(), Other()))]
     assert any(each.outcome == "failed" and word in (each.reason or "") for each in found), found
 
 
@@ -192,7 +190,8 @@ def test_documents_are_merged_and_shown() -> None:
     passed, failed = PairResult("plain", "passed"), PairResult("partitioned", "failed", "why")
     before = document("1.1", {"a": "1", "b": "1"}, {("a", "b"): [passed, failed]})
     assert before["pairs"][0]["results"][1]["reason"] == "why"
-    again = document("1.1", {"a": "1", "c": "2"}, {("a", "b"): [PairResult("partitioned", "refused")], ("c", "a"): [passed]})
+    results = {("a", "b"): [PairResult("partitioned", "refused")], ("c", "a"): [passed]}
+    again = document("1.1", {"a": "1", "c": "2"}, results)
     both = merged(before, again)
     assert [(pair["first"], pair["second"]) for pair in both["pairs"]] == [("a", "b"), ("c", "a")]
     assert [each["outcome"] for each in both["pairs"][0]["results"]] == ["passed", "refused"]
