@@ -23,8 +23,7 @@ from deltalog.conformance import log_checks, values
 from deltalog.conformance.builder import TableBuilder
 from deltalog.conformance.case import FAILED, LACKS_FEATURE, PASSED, SKIPPED, Case, Outcome, Step
 from deltalog.conformance.engine import Engine, NotSupported
-from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text
-from deltalog.parquet.footers import open_parquet
+from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text, read_parquet
 
 _MAX_REASON = 400
 # For ``Create`` steps, which always declare columns: some engines cannot represent a DataFrame or a table without
@@ -211,8 +210,7 @@ def _read(found: Any) -> Any:
     """The rows that an engine returned, read from the Parquet file if it returned one."""
     if not isinstance(found, Path):
         return found
-    with open_parquet(found) as file:
-        table = file.read()
+    table = read_parquet(found)
     found.unlink()
     return table
 
