@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ import pytest
 from deltalog import DeltaTable
 from deltalog.conformance import NotSupported
 from deltalog.conformance.builder import T0
+from deltalog.conformance.case import TIME_TRAVEL, Case
 from deltalog.conformance.cases.common import Timeline, ids, minute
 from deltalog.conformance.remote import EngineFailure, EngineRefusal, RemoteEngine
 from deltalog.conformance.runner import build
-from deltalog.conformance.case import TIME_TRAVEL, Case
 from deltalog.conformance.values import canonical_rows, changes_of, rows_of
 from tests.support.conformance.installed import installed_engine
 
@@ -109,7 +110,7 @@ def changed(tmp_path: Path, **properties: str) -> DeltaTable:
     table = DeltaTable.create(
         tmp_path / "t", rows.schema, data=rows, partition_by=["p"], properties={**CDF, **properties}
     )
-    table.update({"id": "id + 10"}, "id = 2")
+    table.update({"id": "id + 10"}, where="id = 2")
     table.delete("p = 'b'")
     table.append(pa.table({"id": [5], "p": [None]}, rows.schema))
     return table
@@ -157,6 +158,11 @@ def test_changes_where_the_feed_is_off(kernel: RemoteEngine, tmp_path: Path) -> 
         kernel.changes(timeline(tmp_path, at=(0, 1)), from_version=0)
 
 
+def partition_values(path: str, version: int) -> list[dict[str, str | None]]:
+    lines = (Path(path) / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    return [action["add"]["partitionValues"] for action in map(json.loads, lines) if "add" in action]
+
+
 def test_create_append_and_set(kernel: RemoteEngine, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     columns = pa.schema([("id", pa.int64()), ("p", pa.string()), ("day", pa.date32()), ("yes", pa.bool_())])
@@ -166,18 +172,17 @@ def test_create_append_and_set(kernel: RemoteEngine, tmp_path: Path) -> None:
     kernel.set_properties(path, {"mine": None, "yours": "2"})
     table = DeltaTable.open(path)
     assert table.schema.to_arrow().names == columns.names
-    assert rows_of(table.to_arrow()) == canonical_rows({**row, "yes": None} for row in rows.to_pylist())
-    assert table.version == 2 and table.metadata.configuration["yours"] == "2"
-    assert "mine" not in table.metadata.configuration
-    adds = [add.partition_values for add in table.snapshot().files()]
-    assert sorted(adds, key=str) == [{"p": "a"}, {"p": None}]
+    assert rows_of(table.to_pyarrow_table()) == canonical_rows({**row, "yes": None} for row in rows.to_pylist())
+    properties = table.snapshot().metadata.configuration
+    assert table.version == 2 and properties["yours"] == "2" and "mine" not in properties
+    assert sorted(partition_values(path, 1), key=str) == [{"p": "a"}, {"p": None}]
 
 
 def test_append_of_every_type(kernel: RemoteEngine, tmp_path: Path) -> None:
     rows = every_type()
     DeltaTable.create(tmp_path / "t", rows.schema)
     kernel.append(str(tmp_path / "t"), rows)
-    assert rows_of(DeltaTable.open(tmp_path / "t").to_arrow()) == canonical_rows(rows.to_pylist())
+    assert rows_of(DeltaTable.open(tmp_path / "t").to_pyarrow_table()) == canonical_rows(rows.to_pylist())
 
 
 def test_append_of_numbers_that_python_infers(kernel: RemoteEngine, tmp_path: Path) -> None:
@@ -185,7 +190,7 @@ def test_append_of_numbers_that_python_infers(kernel: RemoteEngine, tmp_path: Pa
     DeltaTable.create(tmp_path / "t", schema)
     rows = [{"n": 1, "s": -2, "f": 0.5, "d": decimal.Decimal("1.5")}]
     kernel.append(str(tmp_path / "t"), pa.Table.from_pylist(rows))
-    assert rows_of(DeltaTable.open(tmp_path / "t").to_arrow()) == canonical_rows(
+    assert rows_of(DeltaTable.open(tmp_path / "t").to_pyarrow_table()) == canonical_rows(
         [{**rows[0], "d": decimal.Decimal("1.500")}]
     )
     with pytest.raises(EngineRefusal, match="40000 does not fit into the column s"):
@@ -207,7 +212,7 @@ def test_begin(kernel: RemoteEngine, tmp_path: Path) -> None:
     kernel.append(path, pa.table({"id": [2]}))
     begun.append(path, pa.table({"id": [3]}))
     table = DeltaTable.open(path)
-    assert table.version == 3 and rows_of(table.to_arrow()) == ids(3)
+    assert table.version == 3 and rows_of(table.to_pyarrow_table()) == ids(3)
     begun = kernel.begin(path)
     kernel.set_properties(path, {"mine": "1"})
     with pytest.raises(EngineRefusal, match="[Mm]etadata"):
@@ -219,9 +224,9 @@ def test_checkpoint(kernel: RemoteEngine, tmp_path: Path) -> None:
     kernel.checkpoint(path)
     log = Path(path, "_delta_log")
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 2
-    for commit in (*log.glob("*.json"),):
+    for commit in [*log.glob("*.json")]:
         commit.unlink()
-    assert rows_of(DeltaTable.open(path).to_arrow()) == ids(2)
+    assert rows_of(DeltaTable.open(path).to_pyarrow_table()) == ids(2)
 
 
 def test_the_hook_after_the_tenth_commit_writes_a_checkpoint(kernel: RemoteEngine, tmp_path: Path) -> None:
@@ -252,8 +257,6 @@ def test_errors_are_refusals_and_faults_are_failures(kernel: RemoteEngine, tmp_p
 
 
 def test_a_lacking_feature_is_recognized(kernel: RemoteEngine, tmp_path: Path) -> None:
-    import re
-
     rows = pa.table({"id": [1]})
     DeltaTable.create(tmp_path / "t", rows.schema, properties={"delta.columnMapping.mode": "name"})
     with pytest.raises(EngineRefusal) as refused:

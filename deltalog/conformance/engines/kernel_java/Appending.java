@@ -62,13 +62,11 @@ import org.apache.parquet.schema.Type;
 final class Appending {
     private final Engine engine;
     private final Row state;
-    private final Transaction transaction;
     private final StructType schema;
     private final List<String> partitionColumns;
 
     Appending(Engine engine, Transaction transaction) {
         this.engine = engine;
-        this.transaction = transaction;
         this.state = transaction.getTransactionState(engine);
         this.schema = transaction.getSchema(engine);
         this.partitionColumns = transaction.getPartitionColumns(engine);
