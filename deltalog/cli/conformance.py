@@ -112,6 +112,61 @@ def run(
         raise typer.Exit(1)
 
 
+@app.command(
+    epilog=examples("deltalog conformance install polars-deltalake", "deltalog conformance install all"),
+)
+def install(
+    engines: Annotated[list[str], typer.Argument(metavar="ENGINE…", help="Engines, or all.")],
+    cache: _Cache = None,
+    again: Annotated[bool, typer.Option("--again", help="Make environments again that exist.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Install engines, each into an environment of its own.
+
+    pip and Maven use their own configuration. An environment is kept only if the engine has read a table there. With
+    all, every engine is installed that cannot run in the environment of the kit. The exit status is 1 if one cannot be
+    installed.
+    """
+    from deltalog import DeltaLogError
+    from deltalog.conformance import installation
+
+    out = Output(as_json)
+    failed = False
+    for name in installation.installable() if engines == ["all"] else engines:
+        try:
+            with out.working(f"Installing {name}"):
+                found = installation.install(name, cache, again=again)
+        except DeltaLogError as error:
+            failed = True
+            found = {"engine": name, "error": error.message}
+        if as_json:
+            out.document(found)
+        elif "error" in found:
+            out.print(f"{name}: {found['error']}")
+        else:
+            out.print(f"{name} {found['version']}: installed, {found['bytes'] / 1e6:,.0f} MB.")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("engines", epilog=examples("deltalog conformance engines"))
+def list_engines(cache: _Cache = None, as_json: _Json = False) -> None:
+    """List the engines: the version that is installed, where it runs, and the calls that its adapter has."""
+    from deltalog.conformance import installation
+
+    found, out = installation.engines(cache), Output(as_json)
+    if as_json:
+        out.document({"engines": found})
+        return
+    from rich.table import Table
+
+    table = Table("engine", "version", "where", "calls", box=None)
+    for each in found:
+        where = each["where"] or f"not installed: {each['why']}"
+        table.add_row(*map(plain, (each["name"], each["version"] or "", where, ", ".join(each["calls"]))))
+    out.print(table)
+
+
 @app.command("report", epilog=examples("deltalog conformance report mine.json polars.json"))
 def show_report(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="JSON documents written by run --json.")],

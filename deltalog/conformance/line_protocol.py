@@ -1,13 +1,16 @@
-"""The line protocol between the kit and the process of an engine: one JSON object per line. Pure.
+"""The line protocol between the kit and the process of an engine: one JSON object per line.
 
-docs/conformance.md describes it for engines in other languages. An engine's own environment imports this module, which
-therefore imports only the standard library.
+Its calls are the methods of ``Engine``. docs/conformance.md describes it for engines in other languages. An engine may
+run in an environment without deltalog's dependencies, so this module imports only the standard library.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
+
+from deltalog.conformance.engine import Engine
 
 PROTOCOL = 1
 #: A longer line is no message of an engine.
@@ -19,23 +22,20 @@ VALUE, ROWS, ENGINE, NOT_SUPPORTED, REFUSED, FAILED = "value", "rows", "engine",
 KINDS = (VALUE, ROWS, ENGINE, NOT_SUPPORTED, REFUSED, FAILED)
 #: What the file of an answer holds.
 ARROW, PARQUET, JSON, NONE = "arrow", "parquet", "json", "none"
+
+
+def _results() -> dict[str, str]:
+    found = {}
+    for name, member in vars(Engine).items():
+        if inspect.isfunction(member) and not name.startswith("_"):
+            found[name] = str(member.__annotations__["return"])
+    return found
+
+
+#: By call, the type of its result in ``Engine``, as text.
+RESULTS: Mapping[str, str] = _results()
 #: By call, the kind of its answer if it succeeds.
-CALLS: Mapping[str, str] = {
-    "rows": ROWS,
-    "version_at": VALUE,
-    "latest_version": VALUE,
-    "history": VALUE,
-    "changes": ROWS,
-    "create": VALUE,
-    "append": VALUE,
-    "overwrite": VALUE,
-    "delete": VALUE,
-    "set_properties": VALUE,
-    "restore": VALUE,
-    "checkpoint": VALUE,
-    "of_catalog": ENGINE,
-    "begin": ENGINE,
-}
+CALLS: Mapping[str, str] = {name: {"Any": ROWS, "Engine": ENGINE}.get(kind, VALUE) for name, kind in RESULTS.items()}
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:

@@ -7,6 +7,8 @@ is no answer, or is out of turn, is a fault of the adapter, not of the engine.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import json
 import os
 import re
@@ -16,7 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +31,7 @@ from deltalog.conformance import line_protocol, values
 from deltalog.conformance.engine import Engine, NotSupported
 from deltalog.errors import CallError
 from deltalog.parquet.footers import open_parquet
+from deltalog.protocol.schema import StructType
 
 # Longer than a JVM takes to start.
 _START_SECONDS = 300.0
@@ -273,7 +276,7 @@ class _Connection:
             schema = found["schema"]
             file = str(self._files / f"schema-{self._asked}.arrow")
             _write_ipc(file, schema, [])
-            found["schema"] = {"arrow": file, "columns": {each.name: _type_name(each.type) for each in schema}}
+            found["schema"] = {"arrow": file, "columns": _columns(schema)}
         return found
 
     def _parsed(self, line: bytes, call: str, into: Path) -> Any:
@@ -299,13 +302,14 @@ class _Connection:
         raise self.violation(f"this is no answer to {call}", line)
 
     def _value(self, call: str, found: Any, line: bytes) -> Any:
-        if call == "history":
+        result = line_protocol.RESULTS[call]
+        if result == "None":
+            return None
+        if result.startswith("Mapping"):
             if isinstance(found, dict) and all(
                 re.fullmatch(r"\d{1,20}", key) and (value is None or type(value) is int) for key, value in found.items()
             ):
                 return {int(key): value for key, value in found.items()}
-        elif call not in ("version_at", "latest_version") and line_protocol.CALLS[call] == line_protocol.VALUE:
-            return None
         elif type(found) is int:
             return found
         raise self.violation(f"this is no answer to {call}", line)
@@ -353,7 +357,8 @@ class _Connection:
 
 
 class _Calls(Engine):
-    """The calls of an engine in a process. ``on``: the number of a transaction or of the engine of a catalog."""
+    """The calls of an engine in a process; its methods are set below. ``on``: the number of a transaction or of the
+    engine of a catalog."""
 
     refusals = (EngineRefusal,)
 
@@ -362,69 +367,33 @@ class _Calls(Engine):
         self._on = on
         self._generation = connection.generation
 
-    def _ask(self, call: str, **arguments: Any) -> Any:
-        return self._connection.ask(call, self._on, self._generation, arguments)
-
-    def _opened(self, call: str, **arguments: Any) -> Engine:
-        engine = _Calls(self._connection, self._ask(call, **arguments))
+    def _ask(self, call: str, arguments: Mapping[str, Any]) -> Any:
+        found = self._connection.ask(call, self._on, self._generation, arguments)
+        if line_protocol.CALLS[call] != line_protocol.ENGINE:
+            return found
+        engine = _Calls(self._connection, found)
         engine.name, engine.version, engine.lacks = self.name, self.version, self.lacks
         return engine
 
-    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        return self._ask("rows", path=path, version=version, timestamp_ms=timestamp_ms)
 
-    def version_at(self, path: str, timestamp_ms: int) -> int:
-        return int(self._ask("version_at", path=path, timestamp_ms=timestamp_ms))
+def _remote(name: str) -> Callable[..., Any]:
+    """The method of ``_Calls`` for a call."""
+    local = getattr(Engine, name)
+    signature = inspect.signature(local)
 
-    def latest_version(self, path: str) -> int:
-        return int(self._ask("latest_version", path=path))
+    @functools.wraps(local)
+    def call(self: _Calls, *given: Any, **named: Any) -> Any:
+        bound = signature.bind(self, *given, **named)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        del arguments["self"]
+        return self._ask(name, arguments)
 
-    def history(self, path: str) -> Mapping[int, int | None]:
-        return dict(self._ask("history", path=path))
+    return call
 
-    def changes(
-        self,
-        path: str,
-        from_version: int | None = None,
-        to_version: int | None = None,
-        from_timestamp_ms: int | None = None,
-        to_timestamp_ms: int | None = None,
-    ) -> Any:
-        return self._ask(
-            "changes",
-            path=path,
-            from_version=from_version,
-            to_version=to_version,
-            from_timestamp_ms=from_timestamp_ms,
-            to_timestamp_ms=to_timestamp_ms,
-        )
 
-    def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
-        self._ask("create", path=path, schema=schema, partition_by=[*partition_by], properties=dict(properties))
-
-    def append(self, path: str, rows: pa.Table) -> None:
-        self._ask("append", path=path, rows=rows)
-
-    def overwrite(self, path: str, rows: pa.Table) -> None:
-        self._ask("overwrite", path=path, rows=rows)
-
-    def delete(self, path: str, where: str) -> None:
-        self._ask("delete", path=path, where=where)
-
-    def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
-        self._ask("set_properties", path=path, properties=dict(properties))
-
-    def restore(self, path: str, version: int) -> None:
-        self._ask("restore", path=path, version=version)
-
-    def checkpoint(self, path: str) -> None:
-        self._ask("checkpoint", path=path)
-
-    def of_catalog(self, url: str, token: str | None) -> Engine:
-        return self._opened("of_catalog", url=url, token=token)
-
-    def begin(self, path: str) -> Engine:
-        return self._opened("begin", path=path)
+for _name in line_protocol.CALLS:
+    setattr(_Calls, _name, _remote(_name))
 
 
 class RemoteEngine(_Calls):
@@ -492,9 +461,10 @@ def _are_texts(found: Any) -> bool:
     return all(isinstance(each, str) and len(each) <= _MAX_NAME for each in found)
 
 
-def _type_name(kind: pa.DataType) -> str:
-    """The name of a type in a Delta schema, for the types that cases create columns with."""
-    return {"int64": "long", "double": "double", "bool": "boolean", "date32[day]": "date"}.get(str(kind), str(kind))
+def _columns(schema: pa.Schema) -> dict[str, Any]:
+    """The type of each column, as in the schema of a table."""
+    fields = json.loads(StructType.from_arrow(schema).to_json())["fields"]
+    return {field["name"]: field["type"] for field in fields}
 
 
 def _write_ipc(file: str, schema: pa.Schema, tables: Sequence[pa.Table]) -> None:
