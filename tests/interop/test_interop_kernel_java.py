@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
-from deltalog.conformance import NotSupported
+from deltalog.conformance import NotSupported, managed_cases, run_managed
 from deltalog.conformance.builder import T0
 from deltalog.conformance.case import TIME_TRAVEL, Case
 from deltalog.conformance.cases.common import Timeline, ids, minute
@@ -23,6 +23,7 @@ from deltalog.conformance.remote import EngineFailure, EngineRefusal, RemoteEngi
 from deltalog.conformance.runner import build
 from deltalog.conformance.values import canonical_rows, changes_of, rows_of
 from tests.support.conformance.installed import installed_engine
+from tests.support.unity_clients.server import CATALOG, ROOT, UnityServer, unity_server
 
 UTC = datetime.timezone.utc
 CDF = {"delta.enableChangeDataFeed": "true"}
@@ -233,6 +234,32 @@ def test_the_hook_after_the_tenth_commit_writes_a_checkpoint(kernel: RemoteEngin
     path = timeline(tmp_path, at=range(10))
     kernel.append(path, pa.table({"id": [10]}))
     assert [*Path(path, "_delta_log").glob("*10.checkpoint*.parquet")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UnityServer]:
+    with unity_server(tmp_path_factory.mktemp("kit"), "--set=recovery.every_seconds=0") as made:
+        yield made
+
+
+@pytest.mark.parametrize("case", managed_cases(), ids=lambda case: case.id)
+def test_tables_of_a_unity_catalog(kernel: RemoteEngine, server: UnityServer, case: Case) -> None:
+    (outcome,) = run_managed(kernel, [case], server.url)
+    assert outcome.outcome == ("skipped" if case.id == "managed-delete" else "passed"), outcome.reason
+
+
+def test_a_table_is_created_in_a_unity_catalog(kernel: RemoteEngine, server: UnityServer) -> None:
+    assert server.ask("POST", "/schemas", {"name": "made", "catalog_name": CATALOG})[0] == 200
+    engine, name = kernel.of_catalog(server.url + ROOT, None), f"{CATALOG}.made.t"
+    engine.create(name, pa.schema([("id", pa.int64()), ("p", pa.string())]), ["p"], {"mine": "1", **CDF})
+    engine.append(name, pa.table({"id": [1, 2], "p": ["a", "b"]}))
+    table = DeltaTable.open(f"uc://{name}", unity_catalog_url=server.url + ROOT)
+    rows = [{"id": 1, "p": "a"}, {"id": 2, "p": "b"}]
+    assert rows_of(table.to_pyarrow_table()) == rows == rows_of(engine.rows(name))
+    assert table.snapshot().metadata.configuration["mine"] == "1"
+    assert engine.history(name) == {entry.version: entry.timestamp_ms for entry in table.history()}
+    found = changes_of(engine.changes(name, from_version=1), False)
+    assert found == [{**row, "_change_type": "insert", "_commit_version": 1} for row in rows]
 
 
 def test_what_the_kernel_has_no_call_for(kernel: RemoteEngine, tmp_path: Path) -> None:
