@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("DAFT_PROGRESS_BAR", "0")
-os.environ.setdefault("DO_NOT_TRACK", "true")
+import daft
 
-import daft  # noqa: E402
-
-from deltalog.conformance.engine import Engine  # noqa: E402
+from deltalog.conformance.engine import Engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
