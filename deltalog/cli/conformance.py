@@ -206,6 +206,66 @@ def export(
         out.print(f"{written} cases were written to {directory}.")
 
 
+@app.command(epilog=examples("deltalog conformance pairs deltalog deltalake --variant plain --json > pairs.json"))
+def pairs(
+    engines: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ENGINE]…", help="Engines that write. Default: all of the kit that can run here."),
+    ] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option("--variant", metavar="NAME", help="Use only this variant. May be repeated.")
+    ] = None,
+    limit_seconds: Annotated[
+        float, typer.Option("--limit-seconds", min=1, metavar="N", help="The time limit per call.")
+    ] = 120.0,
+    cache: _Cache = None,
+    as_json: _Json = False,
+) -> None:
+    """Let each pair of engines change one table in turn, judged by deltalog and another engine.
+
+    The exit status is 1 if a variant fails. docs/conformance.md describes the variants.
+    """
+    from deltalog.conformance import SUITE_VERSION, pair_model, report
+    from deltalog.conformance.pairs import EngineSet, run_pairs
+
+    variants = [each for each in pair_model.VARIANTS if not variant or each.name in variant]
+    if not variants or len(variants) < len({*(variant or ())}):
+        known = ", ".join(each.name for each in pair_model.VARIANTS)
+        raise typer.BadParameter(f"The variants are {known}.", param_hint="--variant")
+    out = Output(as_json)
+    with EngineSet(limit_seconds, cache) as started:
+        names = list(dict.fromkeys(engines or started.writers()))
+        chosen = [(first, second) for first in names for second in names if first != second]
+        if not chosen:
+            raise typer.BadParameter("A pair needs two engines.")
+        found = {}
+        with out.progress("Starting the engines", "Running") as shown:
+            for pair, results in run_pairs(started.engine_of, chosen, started.available(names), variants):
+                found[pair] = results
+                shown("pairs", len(found), len(chosen))
+        document = pair_model.document(SUITE_VERSION, started.versions(names), found)
+    if as_json:
+        out.document(document)
+    else:
+        _print_pairs(out, document, report.markdown(pair_model.table(document)))
+    if any(each.outcome == "failed" for results in found.values() for each in results):
+        raise typer.Exit(1)
+
+
+def _print_pairs(out: Output, document: dict[str, Any], summary: str) -> None:
+    from rich.table import Table
+
+    table = Table("created by", "and", "variant", "outcome", "reason", box=None)
+    for pair in document["pairs"]:
+        for each in pair["results"]:
+            if each["reason"]:
+                cells = (pair["first"], pair["second"], each["variant"], each["outcome"], each["reason"])
+                table.add_row(*(plain(cell) for cell in cells))
+    if table.row_count:
+        out.print(table, "")
+    out.print(summary.rstrip("\n"))
+
+
 def _chosen(area: str | None, patterns: list[str] | None) -> list[Case]:
     from deltalog.conformance import AREAS, all_cases
 

@@ -27,6 +27,8 @@ REFERENCE = "reference"
 PASSED = "passed"
 FAILED = "failed"
 SKIPPED = "skipped"
+# How the reason begins if an engine refused a case by the name of a table feature that it lacks.
+LACKS_FEATURE = "the engine lacks a table feature"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ from deltalog.protocol.schema import StructType
 # Longer than a JVM takes to start.
 _START_SECONDS = 300.0
 _END_SECONDS = 5.0
+# For a process that has closed its standard output.
+_EXIT_SECONDS = 0.5
 _MAX_NAME = 200
 _MAX_PATTERN = 2_000
 _MAX_PACKAGES = 500
@@ -192,7 +194,7 @@ class _Connection:
                 f"{self._start_seconds:g} seconds.{self._last_words()}"
             ) from None
         except EOFError:
-            status = self.end()
+            status = self.end(_EXIT_SECONDS)
             raise AdapterError(
                 f"the adapter of {name} does not work here: its process exited with status {status} before it was "
                 f"ready.{self._last_words()}"
@@ -222,8 +224,9 @@ class _Connection:
         if not isinstance(packages, dict) or len(packages) > _MAX_PACKAGES or not _are_texts(packages.values()):
             raise self.violation("environment is no object of versions", line)
         calls = found.setdefault("calls", [])
-        if not isinstance(calls, list) or not all(call in line_protocol.CALLS for call in calls if _are_texts([call])):
+        if not isinstance(calls, list) or not _are_texts(calls):
             raise self.violation("calls is no list of calls", line)
+        found["calls"] = [call for call in calls if call in line_protocol.CALLS]  # a newer engine may have others
         return found
 
     def ask(self, call: str, on: int | None, generation: int, arguments: Mapping[str, Any]) -> Any:
@@ -251,7 +254,8 @@ class _Connection:
             self._process.send(json.dumps(request).encode() + b"\n")
             return self._process.line(until)
         except (BrokenPipeError, EOFError):
-            raise EngineGone(f"the engine's process exited with status {self.end()}") from None
+            status = self.end(_EXIT_SECONDS)
+            raise EngineGone(f"the engine's process exited with status {status}") from None
         except TimeoutError:
             self.end(0)
             raise EngineGone(f"no outcome within {self.limit_seconds:g} seconds") from None
@@ -267,11 +271,7 @@ class _Connection:
         found = dict(arguments)
         if "rows" in found:
             rows = found["rows"] if isinstance(found["rows"], pa.Table) else pa.table(found["rows"])
-            files = {form: str(self._files / f"rows-{self._asked}.{form}") for form in ("arrow", "parquet", "json")}
-            _write_ipc(files["arrow"], rows.schema, [rows])
-            pq.write_table(rows, files["parquet"])
-            Path(files["json"]).write_text(json.dumps(values.canonical_rows(rows.to_pylist())), encoding="utf-8")
-            found["rows"] = files
+            found["rows"] = _write_rows(rows, self._files / f"rows-{self._asked}")
         if "schema" in found:
             schema = found["schema"]
             file = str(self._files / f"schema-{self._asked}.arrow")
@@ -465,6 +465,23 @@ def _columns(schema: pa.Schema) -> dict[str, Any]:
     """The type of each column, as in the schema of a table."""
     fields = json.loads(StructType.from_arrow(schema).to_json())["fields"]
     return {field["name"]: field["type"] for field in fields}
+
+
+def _write_rows(rows: pa.Table, place: Path) -> dict[str, str]:
+    """Write rows to a file of each form, except those that cannot hold them: Parquet has no empty structs."""
+    files = {form: f"{place}.{form}" for form in (line_protocol.ARROW, line_protocol.PARQUET, line_protocol.JSON)}
+    _write_ipc(files[line_protocol.ARROW], rows.schema, [rows])
+    try:
+        pq.write_table(rows, files[line_protocol.PARQUET])
+    except pa.ArrowException:
+        del files[line_protocol.PARQUET]
+    try:
+        listed = values.canonical_rows(rows.to_pylist())
+    except TypeError:
+        del files[line_protocol.JSON]
+    else:
+        Path(files[line_protocol.JSON]).write_text(json.dumps(listed), encoding="utf-8")
+    return files
 
 
 def _write_ipc(file: str, schema: pa.Schema, tables: Sequence[pa.Table]) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from deltalog.conformance.case import AREAS, FAILED, PASSED, SKIPPED, Outcome
+from deltalog.conformance.case import AREAS, FAILED, ICT, LACKS_FEATURE, PASSED, SKIPPED, Outcome
 
 
 def document(
@@ -60,6 +60,49 @@ def matrix(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         rows.append([area, *(cell(each.get(area, {})) for each in counts)])
     totals = [sum(each.values(), Counter[str]()) for each in counts]
     return [*rows, ["all", *(cell(each) for each in totals)]]
+
+
+def summary(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The comparison of runs as rows of cells: a header, and a row per engine, with the cases that passed of those that
+    were run, the same for in-commit timestamps, the cases that were refused because the engine lacks a table feature,
+    those for which it has no call, and the time of the whole run."""
+    rows = [["engine", "passed of run", "on time", "refused by name", "no call", "time"]]
+    for run in runs:
+        counts, refused = by_area(run), sum(is_refusal(case) for case in run["cases"])
+        total = sum(counts.values(), Counter[str]())
+        skipped = total[SKIPPED] - refused
+        ran = Counter({PASSED: total[PASSED], FAILED: total[FAILED]})
+        on_time = counts.get(ICT, Counter())
+        cells = (cell(ran), cell({**on_time, SKIPPED: 0}), str(refused or "–"), str(skipped or "–"))
+        rows.append([f"{run['engine']} {run['version']}".strip(), *cells, _time(run.get("seconds"))])
+    return rows
+
+
+def areas(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The comparison of runs as rows of cells: a header with the areas, and a row per engine, without the numbers of
+    skipped cases."""
+    counts = [by_area(run) for run in runs]
+    known = [area for area in AREAS if any(area in each for each in counts)]
+    body = [[run["engine"], *(cell({**count.get(area, {}), SKIPPED: 0}) for area in known)] for run, count in
+            zip(runs, counts, strict=True)]  # fmt: skip
+    return [["engine", *known], *body]
+
+
+def split(rows: Sequence[Sequence[str]], columns: int) -> list[list[list[str]]]:
+    """A wide table as several tables, each with the first column and at most ``columns`` others."""
+    starts = range(1, max(len(rows[0]), 2), columns)
+    return [[[line[0], *line[start : start + columns]] for line in rows] for start in starts]
+
+
+def is_refusal(case: Mapping[str, Any]) -> bool:
+    """Whether a case was skipped because the engine lacks a table feature, not because it lacks a call."""
+    return case["outcome"] == SKIPPED and (case["reason"] or "").startswith(LACKS_FEATURE)
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from deltalog.conformance import case as steps
 from deltalog.conformance import log_checks, values
 from deltalog.conformance.builder import TableBuilder
-from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome, Step
+from deltalog.conformance.case import FAILED, LACKS_FEATURE, PASSED, SKIPPED, Case, Outcome, Step
 from deltalog.conformance.engine import Engine, NotSupported
 from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text
 from deltalog.parquet.footers import open_parquet
@@ -121,7 +121,7 @@ class CaseRun:
                 raise
             except Exception as error:
                 if self.engine.lacks and re.search(self.engine.lacks, str(error)):
-                    raise NotSupported(f"the engine lacks a table feature: {error}") from error
+                    raise NotSupported(f"{LACKS_FEATURE}: {error}") from error
                 raise WrongOutcome(f"step {number}, {step.kind}: {error_text(error)}") from error
             if wrong := log_checks.unchanged(before, self.root):
                 raise WrongOutcome(f"step {number}, {step.kind}: {wrong}")

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog.conformance import Case, Engine, load_engine, managed_cases, run_managed
+from deltalog.conformance import Case, Engine, load_engine, managed_cases, run_managed, start_engine
 from tests.support.server import Served, served
 
 BY_ID = {case.id: case for case in managed_cases()}
@@ -26,6 +26,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_deltalog(running: Served, case: Case) -> None:
     (outcome,) = run_managed(load_engine("deltalog"), [case], running.url)
     assert outcome.outcome == "passed", outcome.reason
+
+
+def test_deltalog_in_a_process_of_its_own(running: Served) -> None:
+    cases = [BY_ID[name] for name in ("managed-ratified", "managed-append")]
+    with start_engine("deltalog") as engine:
+        outcomes = list(run_managed(engine, cases, running.url))
+    assert [outcome.outcome for outcome in outcomes] == ["passed", "passed"], outcomes
 
 
 def test_an_engine_without_catalogs_is_skipped(running: Served) -> None:
