@@ -49,7 +49,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
 
     def set_recipe(*requirements: str, **more: Any) -> Recipe:
         made = Recipe(adapter="tiny_engine:TinyEngine", requirements=requirements, **more)
-        monkeypatch.setitem(RECIPES, NAME, made)  # type: ignore[arg-type]
+        monkeypatch.setitem(RECIPES, NAME, made)
         return made
 
     return set_recipe
