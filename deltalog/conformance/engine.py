@@ -2,14 +2,18 @@
 
 An adapter subclasses ``Engine`` and overrides the methods that its engine supports. The other methods raise
 ``NotSupported``, which skips the case.
+
+An engine can run in an environment that has neither deltalog's dependencies nor pyarrow, so this module imports only
+the standard library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class NotSupported(Exception):
@@ -17,9 +21,11 @@ class NotSupported(Exception):
 
 
 class Engine:
-    """An engine under test. ``path`` is a local directory. Rows are any object with ``__arrow_c_stream__``, such as a
-    ``pyarrow.Table``. Timestamps are in ms since the Unix epoch. Every call must reload the table, because the log may
-    have changed.
+    """An engine under test. ``path`` is a local directory. Timestamps are in ms since the Unix epoch. Every call must
+    reload the table, because the log may have changed.
+
+    The rows that a method returns are a list of dictionaries, an object with ``__arrow_c_stream__``, such as a
+    ``pyarrow.Table``, or a ``pathlib.Path`` of a Parquet file, which the caller reads and deletes.
 
     ``refusals``: the exceptions with which the engine refuses an operation; any other exception fails the case.
     ``lacks``: a regular expression for messages that say that the engine lacks a table feature; an exception with such

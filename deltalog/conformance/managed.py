@@ -9,6 +9,7 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#create-a-table, #write-a-commit.
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import tempfile
 import uuid
@@ -49,7 +50,8 @@ def run_managed(
     for case in cases:
         later = Path(tempfile.mkdtemp(prefix=f"{case.id}-"))
         try:
-            yield outcome_of(case, lambda case=case, later=later: _run(engine, case, client, catalog, token, later))  # type: ignore[misc]
+            work = functools.partial(_run, engine, case, client, catalog, token, later)
+            yield outcome_of(engine, case, work)
         finally:
             shutil.rmtree(later, ignore_errors=True)
 

@@ -9,14 +9,25 @@ from typing import Any
 from deltalog.conformance.case import AREAS, FAILED, PASSED, SKIPPED, Outcome
 
 
-def document(engine: str, version: str, suite: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
-    """The JSON document of a run. ``cases`` lists the id, area, outcome and reason of each case."""
+def document(
+    engine: str,
+    version: str,
+    suite: str,
+    outcomes: Iterable[Outcome],
+    *,
+    environment: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> dict[str, Any]:
+    """The JSON document of a run. ``cases`` lists the id, area, outcome and reason of each case. ``environment``: the
+    versions of Python and of the engine's packages. ``seconds``: the time of the whole run."""
     found = [outcome.to_json() for outcome in outcomes]
     counts = Counter(case["outcome"] for case in found)
     return {
         "suite": suite,
         "engine": engine,
         "version": version,
+        "environment": dict(environment or {}),
+        "seconds": None if seconds is None else round(seconds, 1),
         "summary": {name: counts[name] for name in (PASSED, FAILED, SKIPPED)},
         "cases": found,
     }

@@ -1,6 +1,7 @@
-"""Runs cases on an engine. An exception fails its case; it never stops the run.
+"""Runs cases on an engine. An exception fails its case; it never stops the run, unless it is an AdapterError.
 
-Cases run in this process; ``deltalog.conformance.subprocess_runner`` runs them in a subprocess that can be killed.
+The cases run in this process. The engine is in this process too, or in a process of its own, which can be killed: a
+``deltalog.conformance.remote.RemoteEngine``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from deltalog.conformance import log_checks, values
 from deltalog.conformance.builder import TableBuilder
 from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome, Step
 from deltalog.conformance.engine import Engine, NotSupported
+from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text
+from deltalog.parquet.footers import open_parquet
 
 _MAX_REASON = 400
 # For ``Create`` steps, which always declare columns: some engines cannot represent a DataFrame or a table without
@@ -46,15 +49,19 @@ def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str]
 
 
 def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
-    """Build the table in ``place``, run the steps and compare their outcomes with the expected ones."""
+    """Build the table in ``place``, run the steps and compare their outcomes with the expected ones. Raises
+    AdapterError if the process of the engine does not start or does not keep to the line protocol."""
     root = build(case, place)
-    return outcome_of(case, lambda: CaseRun(engine, root).take(case.steps))
+    return outcome_of(engine, case, lambda: CaseRun(engine, root).take(case.steps))
 
 
-def outcome_of(case: Case, work: Callable[[], object]) -> Outcome:
-    """Run the steps of a case, which ``work`` does, and turn what it raises into an outcome."""
+def outcome_of(engine: Engine, case: Case, work: Callable[[], object]) -> Outcome:
+    """Run the steps of a case, which ``work`` does, and turn what it raises into an outcome. Raises as ``run_case``."""
     try:
-        work()
+        with case_limit(engine):
+            work()
+    except AdapterError:
+        raise
     except NotSupported as reason:
         return Outcome(case.id, case.area, SKIPPED, _short(str(reason)))
     except WrongOutcome as difference:
@@ -62,7 +69,7 @@ def outcome_of(case: Case, work: Callable[[], object]) -> Outcome:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # BaseException, because a Rust panic is not an Exception
-        return Outcome(case.id, case.area, FAILED, _short(f"{type(error).__name__}: {error}"))
+        return Outcome(case.id, case.area, FAILED, _short(error_text(error)))
     return Outcome(case.id, case.area, PASSED)
 
 
@@ -109,12 +116,14 @@ class CaseRun:
                 self._take(step)
             except WrongOutcome as difference:
                 raise WrongOutcome(f"step {number}, {step.kind}: {difference}") from None
-            except NotSupported:
+            except EngineGone as gone:
+                raise WrongOutcome(f"step {number}, {step.kind}: {gone}") from None
+            except (NotSupported, AdapterError):
                 raise
             except Exception as error:
                 if self.engine.lacks and re.search(self.engine.lacks, str(error)):
                     raise NotSupported(f"the engine lacks a table feature: {error}") from error
-                raise WrongOutcome(f"step {number}, {step.kind}: {type(error).__name__}: {error}") from error
+                raise WrongOutcome(f"step {number}, {step.kind}: {error_text(error)}") from error
             if wrong := log_checks.unchanged(before, root):
                 raise WrongOutcome(f"step {number}, {step.kind}: {wrong}")
 
@@ -139,7 +148,7 @@ class CaseRun:
     def _take_refused(self, step: steps.Refused | steps.MayRefuse) -> None:
         try:
             self._take(step.step)
-        except (NotSupported, WrongOutcome):
+        except (NotSupported, WrongOutcome, AdapterError):
             raise
         except self.engine.refusals:
             return
@@ -167,7 +176,8 @@ class CaseRun:
 
     def _read(self, step: Step) -> None:
         if isinstance(step, steps.Rows):
-            wrong = values.difference(values.rows_of(self._rows(step)), values.canonical_rows(step.expect))
+            found = values.rows_of(_read(self._rows(step)))
+            wrong = values.difference(found, values.canonical_rows(step.expect))
         elif isinstance(step, steps.VersionAt):
             wrong = _unequal(int(self.engine.version_at(self.path, step.at_ms)), step.expect)
         elif isinstance(step, steps.LatestVersion):
@@ -183,15 +193,8 @@ class CaseRun:
             raise WrongOutcome(wrong)
 
     def _changes(self, step: steps.Changes) -> str | None:
-        found = self.engine.changes(self.path, step.from_version, step.to_version, step.from_ms, step.to_ms)
-        table = found if isinstance(found, pa.Table) else pa.table(found)
-        if not step.timestamps:
-            table = table.select([name for name in table.column_names if name != "_commit_timestamp"])
-        else:
-            at = table.column_names.index("_commit_timestamp")
-            ms = table["_commit_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-            table = table.set_column(at, "_commit_timestamp", ms)
-        return values.difference(values.rows_of(table), values.canonical_rows(step.expect))
+        found = _read(self.engine.changes(self.path, step.from_version, step.to_version, step.from_ms, step.to_ms))
+        return values.difference(values.changes_of(found, step.timestamps), values.canonical_rows(step.expect))
 
     def _write(self, step: steps.Write | steps.Create) -> None:
         if isinstance(step, steps.Create):
@@ -218,6 +221,16 @@ class CaseRun:
             engine.checkpoint(self.path)
         else:
             raise TypeError(f"{step.call} is no call that writes")
+
+
+def _read(found: Any) -> Any:
+    """The rows that an engine returned, read from the Parquet file if it returned one."""
+    if not isinstance(found, Path):
+        return found
+    with open_parquet(found) as file:
+        table = file.read()
+    found.unlink()
+    return table
 
 
 def _arrow(rows: Iterable[steps.Row]) -> pa.Table:

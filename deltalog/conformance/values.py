@@ -13,9 +13,18 @@ import decimal
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    # An engine's own environment, where rows become JSON, may have no pyarrow.
+    lazy_modules(__name__, pa="pyarrow")
+
+_TIME = "_commit_timestamp"
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 def canonical(value: Any) -> Any:
@@ -55,6 +64,29 @@ def rows_of(found: Any, columns: Iterable[str] | None = None) -> list[dict[str, 
     table = found if isinstance(found, pa.Table) else pa.table(found)
     table = table.cast(pa.schema([pa.field(f.name, _plain(f.type)) for f in table.schema]))
     return canonical_rows((table if columns is None else table.select(list(columns))).to_pylist())
+
+
+def changes_of(found: Any, with_timestamps: bool) -> list[dict[str, Any]]:
+    """Convert the change data feed returned by an engine, like ``rows_of``. The column ``_commit_timestamp`` is left
+    out, or is in ms."""
+    if isinstance(found, (list, tuple)):
+        rows = [{name: row[name] for name in row if with_timestamps or name != _TIME} for row in found]
+        return canonical_rows({**row, _TIME: _to_ms(row[_TIME])} if _TIME in row else row for row in rows)
+    table = found if isinstance(found, pa.Table) else pa.table(found)
+    if not with_timestamps:
+        return rows_of(table.select([name for name in table.column_names if name != _TIME]))
+    ms = table[_TIME].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    return rows_of(table.set_column(table.column_names.index(_TIME), _TIME, ms))
+
+
+def _to_ms(value: Any) -> Any:
+    """A time, or the canonical form of one, in ms; other values as they are."""
+    if isinstance(value, str):
+        value = datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
+    if not isinstance(value, datetime.datetime):
+        return value
+    zoned = value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+    return (zoned - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

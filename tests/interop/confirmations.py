@@ -253,20 +253,24 @@ class Deltalake:
     def removed_with_vector(self, root: Path) -> str:
         import deltalake
 
-        from deltalog import DeltaTable
-
-        properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
-        rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
-        table = DeltaTable.create(root, rows.schema, data=rows, properties=properties)
-        table.delete("id = 2")
-        before = table.version
-        # The commit removes the file with its deletion vector, and no change data file is written.
-        lines = [json.loads(line) for line in (root / "_delta_log" / f"{before:020d}.json").read_text().splitlines()]
-        add = next(line["add"] for line in lines if "add" in line)
-        remove = {"path": add["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
-                  "partitionValues": {}, "size": add["size"], "deletionVector": add["deletionVector"]}  # fmt: skip
-        commit(root, before + 1, [{"commitInfo": {"timestamp": T, "operation": "DELETE"}}, {"remove": remove}])
-        feed = deltalake.DeltaTable(str(root)).load_cdf(starting_version=before + 1)
+        features = ["deletionVectors"]
+        lines = head(
+            schema_text(id="long"), {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"},
+            minReaderVersion=3, minWriterVersion=7, readerFeatures=features,
+            writerFeatures=[*features, "changeDataFeed"],
+        )  # fmt: skip
+        file = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))["add"]
+        # The second of the three rows.
+        vector = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
+                  "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
+        left = {**file, "deletionVector": vector, "stats": '{"numRecords":3}'}
+        info = {"timestamp": T, "operation": "DELETE"}
+        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True}
+        commit(root, 0, [{"commitInfo": info}, *lines, {"add": file}])
+        commit(root, 1, [{"commitInfo": info}, {"remove": gone}, {"add": left}])
+        # The file is removed with its deletion vector, and no change data file is written.
+        commit(root, 2, [{"commitInfo": info}, {"remove": {**gone, "deletionVector": vector}}])
+        feed = deltalake.DeltaTable(str(root)).load_cdf(starting_version=2)
         return "rows 1 and 3 were left: the feed of their removal has " + said(lambda: sorted_ids(feed.read_all()))
 
     def append_after_remove(self, root: Path) -> str:

@@ -1,5 +1,4 @@
-"""The kit's runner: outcomes, engines that fail in every way, processes, the command, the pytest plugin, exported
-files."""
+"""The kit's runner: outcomes, engines that fail in every way, the command, the pytest plugin, exported files."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,7 +21,6 @@ from deltalog.conformance.cases.common import Timeline, ids, minute
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.export import export_cases
 from deltalog.conformance.report import document, markdown, matrix
-from deltalog.conformance.subprocess_runner import EngineProcess
 from deltalog.errors import PathExistsError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -140,51 +139,6 @@ def test_unknown_engines_are_refused(name: str) -> None:
         load_engine(name)
 
 
-# ------------------------------------------------------------------------------------------- processes
-
-_WRONG = """
-import os, time
-from deltalog.conformance.engines.deltalog import DeltalogEngine
-
-class Hangs(DeltalogEngine):
-    name = "hangs"
-    def rows(self, path, version=None, timestamp_ms=None):
-        if "exact-enablement" in path:
-            time.sleep(3600)
-        print("noise on standard output")
-        return super().rows(path, version, timestamp_ms)
-
-class Dies(DeltalogEngine):
-    name = "dies"
-    def rows(self, path, version=None, timestamp_ms=None):
-        if "exact-enablement" in path:
-            os._exit(7)
-        return super().rows(path, version, timestamp_ms)
-"""
-
-
-@pytest.fixture
-def wrong_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wrong_engines.py").write_text(textwrap.dedent(_WRONG))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
-
-
-@pytest.mark.usefixtures("wrong_engines")
-@pytest.mark.parametrize(("name", "reason"), [("Hangs", "no outcome within 2 seconds"), ("Dies", "status 7")])
-def test_a_case_never_takes_down_the_run(name: str, reason: str) -> None:
-    cases = [LATE[f"ict-late-{each}"] for each in ("exact-earlier", "exact-enablement", "exact-later")]
-    with EngineProcess(f"wrong_engines:{name}", limit_seconds=2) as process:
-        outcomes = list(process.run(cases))
-    assert [outcome.outcome for outcome in outcomes] == ["passed", "failed", "passed"]
-    assert reason in (outcomes[1].reason or "")
-    assert process.engine == name.lower()
-
-
-def test_an_engine_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(CallError, match="there is no engine"), EngineProcess("nowhere"):
-        pass
-
-
 # ------------------------------------------------------------------------------------------- the command
 
 
@@ -200,6 +154,7 @@ def command(*arguments: str, status: int = 0, cwd: Path | None = None) -> str:
 def test_the_command_runs_cases(tmp_path: Path) -> None:
     found = json.loads(command("run", "--engine", "deltalog", "--case", "ict-late-exact*", "--json"))
     assert found["engine"] == "deltalog" and found["summary"] == {"passed": 5, "failed": 0, "skipped": 0}
+    assert found["environment"]["pyarrow"] == pa.__version__ and found["seconds"] > 0
     assert found["cases"][0] == {
         "id": "ict-late-exact-enablement", "area": "in-commit-timestamps", "outcome": "passed", "reason": None,
     }  # fmt: skip
@@ -209,11 +164,16 @@ def test_the_command_runs_cases(tmp_path: Path) -> None:
     assert "1 passed, 0 failed, 0 skipped" in text
 
 
-@pytest.mark.usefixtures("wrong_engines")
-def test_the_command_fails_with_a_case(tmp_path: Path) -> None:
-    arguments = ("run", "--engine", "wrong_engines:Dies", "--case", "ict-late-exact*")
-    text = command(*arguments, status=1)
-    assert "ict-late-exact-enablement" in text and "4 of 5" in text
+def test_the_command_fails_with_a_case() -> None:
+    arguments = ("run", "--engine", "tests.support.conformance.awkward:Awkward", "--case", "ict-late-exact*")
+    text = command(*arguments, "--limit-seconds", "1", status=1, cwd=ROOT)
+    assert "no outcome within 1 seconds" in text and "exited with status 7" in text
+
+
+def test_the_command_ends_with_an_adapter_that_does_not_work() -> None:
+    """No case has an outcome."""
+    text = command("run", "--engine", "tests.support.conformance.awkward:Broken", "--json", status=1, cwd=ROOT)
+    assert text == ""
 
 
 def test_the_command_lists_cases() -> None:
