@@ -397,10 +397,10 @@ def _cleanups() -> Iterator[tuple[object, ...]]:
         backup.but(properties={"delta.checkpointInterval": "5"}),
         [_APPEND, Log("ict-is", 5, FUTURE + 5), Log("commits-remain", value=[0, 1, 2, 3, 4])],
     )
-    expired = FROM_START.but(checkpoints=(2,))
+    expired = FROM_START.but(checkpoints=(2,), properties={"delta.checkpointInterval": "5"})
     yield (
         "commit-of-checkpoint",
         "Log clean-up keeps the commit of the first checkpoint, which alone has the timestamp of that version",
         expired,
-        [Write("checkpoint"), Log("commit-of-first-checkpoint"), Rows(ids(4), at_ms=minute(4))],
+        [_APPEND, Log("commit-of-first-checkpoint"), Rows(ids(2), version=2), Rows(ids(4), at_ms=minute(4))],
     )

@@ -775,12 +775,12 @@ class CleansUpByFileTime(DeltalogEngine):
 class DeletesTheCommitOfTheCheckpoint(DeltalogEngine):
     """Log clean-up also deletes the commit of the first checkpoint that it keeps."""
 
-    def checkpoint(self, path: str) -> None:
-        super().checkpoint(path)
-        first = min(int(file.name[:20]) for file in log_of(path).glob("*.checkpoint*.parquet"))
-        for file in commits(path):
-            if int(commits(path)[0].stem) > 0 and int(file.stem) == first:
-                file.unlink()
+    def append(self, path: str, rows: pa.Table) -> None:
+        begins = int(commits(path)[0].stem)
+        super().append(path, rows)
+        first = int(commits(path)[0].stem)
+        if first != begins and any(log_of(path).glob(f"{first:020d}.checkpoint*")):
+            commits(path)[0].unlink()
 
 
 @caught_by("ict-cloned-*")
