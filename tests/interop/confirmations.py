@@ -490,7 +490,10 @@ class KernelRs(Deltalake):
 class DuckDB(Deltalake):
     def rows(self, root: Path, version: int | None = None) -> pa.Table:
         import duckdb
+        import duckdb_extension_delta
 
+        (extension,) = Path(duckdb_extension_delta.__path__[0]).glob(f"extensions/v{duckdb.__version__}/*")
+        duckdb.execute(f"LOAD '{extension}'")
         at = "" if version is None else f", version => {version}"
         return duckdb.execute(f"FROM delta_scan('{root}'{at})").to_arrow_table()
 
