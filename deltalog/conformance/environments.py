@@ -106,7 +106,11 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "polars-deltalake": Recipe(
         adapter=f"{_ADAPTERS}.polars_deltalake:PolarsDeltalakeEngine",
-        requirements=("polars-deltalake==1.3.2", _PYARROW),
+        requirements=("polars-deltalake==1.3.2", "polars==2.1.0", _PYARROW),
+    ),
+    "kernel-rs": Recipe(
+        adapter=f"{_ADAPTERS}.kernel_rs:KernelRsEngine",
+        requirements=("delta-kernel-rust-sharing-wrapper==0.3.3", _PYARROW),
     ),
     "kernel-java": Recipe(
         command=java_program("kernel_java", "deltalog.conformance.kernel.Server"),
@@ -127,8 +131,22 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "duckdb": Recipe(
         adapter=f"{_ADAPTERS}.duckdb:DuckDBEngine",
-        here=("duckdb",),
-        packages=("duckdb", "pyarrow"),
+        requirements=("duckdb==1.5.5", "duckdb-extension-delta==1.5.5", _PYARROW),
+    ),
+    "chdb": Recipe(
+        adapter=f"{_ADAPTERS}.chdb:ChdbEngine",
+        requirements=("chdb==4.4.0", _PYARROW),
+        packages=("chdb-core",),
+    ),
+    "daft": Recipe(
+        adapter=f"{_ADAPTERS}.daft:DaftEngine",
+        requirements=("daft==0.7.26", "deltalake==1.6.6", _PYARROW),
+        variables={"DAFT_PROGRESS_BAR": "0", "DO_NOT_TRACK": "true"},
+    ),
+    "dask-deltatable": Recipe(
+        adapter=f"{_ADAPTERS}.dask_deltatable:DaskDeltatableEngine",
+        requirements=("dask-deltatable==0.4.0", _PYARROW),
+        packages=("dask", "deltalake", "pandas"),
     ),
 }
 #: The engines for which the kit has adapters, in the order of the reports.
