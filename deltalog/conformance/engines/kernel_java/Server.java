@@ -86,6 +86,7 @@ public final class Server {
         } catch (NotSupported reason) {
             answer.put("not_supported", reason.getMessage());
         } catch (Throwable error) {
+            error.printStackTrace(); // for the log of the run
             ObjectNode said = answer.putObject(isFault(error) ? "failed" : "refused");
             said.put("type", error.getClass().getSimpleName()).put("message", message(error));
         }
