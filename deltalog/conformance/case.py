@@ -50,11 +50,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Rows(Step):
-    """Read the rows of the latest version, of the version with a given number, or of the version at a timestamp."""
+    """Read the rows of the latest version, of the version with a given number, or of the version at a timestamp, in
+    milliseconds or in microseconds."""
 
     expect: Sequence[Row]
     version: int | None = None
     at_ms: int | None = None
+    at_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Write(Step):
     properties: Mapping[str, str | None] = field(default_factory=dict)
     version: int | None = None
     begun: bool = False
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,14 @@ class Create(Step):
     columns: Mapping[str, str]
     partition_by: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Clone(Step):
+    """Clone the table, or a version of it, next to the table. All later steps use the clone."""
+
+    shallow: bool = False
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -193,7 +204,7 @@ class Case:
     @property
     def writes(self) -> bool:
         """Whether the case changes the table; if so, every run needs its own copy of the table."""
-        return any(isinstance(_inner(step), (Write, Create, Begin, Put, Stage, Ratify)) for step in self.steps)
+        return any(isinstance(_inner(step), (Write, Create, Clone, Begin, Put, Stage, Ratify)) for step in self.steps)
 
 
 def _inner(step: Step) -> Step:

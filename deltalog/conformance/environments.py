@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deltalog.conformance.java_program import java_program
 from deltalog.conformance.remote import Launch
 from deltalog.errors import CallError
 
@@ -110,6 +111,23 @@ RECIPES: Mapping[str, Recipe] = {
     "kernel-rs": Recipe(
         adapter=f"{_ADAPTERS}.kernel_rs:KernelRsEngine",
         requirements=("delta-kernel-rust-sharing-wrapper==0.3.3", _PYARROW),
+    ),
+    "kernel-java": Recipe(
+        command=java_program("kernel_java", "deltalog.conformance.kernel.Server"),
+        jars=(
+            "io.delta:delta-kernel-api:4.4.0",
+            "io.delta:delta-kernel-defaults:4.4.0",
+            # For tables of a Unity Catalog; the client's own requirements are left out by delta-storage.
+            "io.delta:delta-kernel-unitycatalog:4.4.0",
+            "io.unitycatalog:unitycatalog-client:0.6.0",
+            "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+            *(f"com.fasterxml.jackson.core:jackson-{name}:2.17.0" for name in ("annotations", "core", "databind")),
+            *(f"com.fasterxml.jackson.datatype:jackson-datatype-{name}:2.17.0" for name in ("jdk8", "jsr310")),
+        ),
+    ),
+    "sail": Recipe(
+        adapter=f"{_ADAPTERS}.sail:SailEngine",
+        requirements=("pysail==0.7.2", "pyspark[connect]==4.1.1", _PYARROW),
     ),
     "duckdb": Recipe(
         adapter=f"{_ADAPTERS}.duckdb:DuckDBEngine",

@@ -23,8 +23,7 @@ from deltalog.conformance import log_checks, values
 from deltalog.conformance.builder import TableBuilder
 from deltalog.conformance.case import FAILED, LACKS_FEATURE, PASSED, SKIPPED, Case, Outcome, Step
 from deltalog.conformance.engine import Engine, NotSupported
-from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text
-from deltalog.parquet.footers import open_parquet
+from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text, read_parquet
 
 _MAX_REASON = 400
 # For ``Create`` steps, which always declare columns: some engines cannot represent a DataFrame or a table without
@@ -110,7 +109,8 @@ class CaseRun:
 
     def take(self, taken: Iterable[Step]) -> None:
         for number, step in enumerate(taken, start=1):
-            before = log_checks.commits_of(self.root)
+            root = self.root
+            before = log_checks.commits_of(root)
             try:
                 self._take(step)
             except WrongOutcome as difference:
@@ -123,7 +123,7 @@ class CaseRun:
                 if self.engine.lacks and re.search(self.engine.lacks, str(error)):
                     raise NotSupported(f"{LACKS_FEATURE}: {error}") from error
                 raise WrongOutcome(f"step {number}, {step.kind}: {error_text(error)}") from error
-            if wrong := log_checks.unchanged(before, self.root):
+            if wrong := log_checks.unchanged(before, root):
                 raise WrongOutcome(f"step {number}, {step.kind}: {wrong}")
 
     def _take(self, step: Step) -> None:
@@ -137,6 +137,8 @@ class CaseRun:
             self._put(step.name)
         elif isinstance(step, steps.Begin):
             self._begun = self.engine.begin(self.path)
+        elif isinstance(step, steps.Clone):
+            self._clone(step)
         elif isinstance(step, (steps.Write, steps.Create)):
             self._write(step)
         else:
@@ -161,9 +163,19 @@ class CaseRun:
             shutil.copy2(file, self.root / "_delta_log" / file.name)
             os.utime(self.root / "_delta_log" / file.name)
 
+    def _clone(self, step: steps.Clone) -> None:
+        target = self.root.with_name("clone")
+        self.engine.clone(self.path, str(target), step.shallow, step.version)
+        self.root, self.path = target, str(target)
+
+    def _rows(self, step: steps.Rows) -> Any:
+        if step.at_us is not None:
+            return self.engine.rows_at_us(self.path, step.at_us)
+        return self.engine.rows(self.path, step.version, step.at_ms)
+
     def _read(self, step: Step) -> None:
         if isinstance(step, steps.Rows):
-            found = values.rows_of(_read(self.engine.rows(self.path, step.version, step.at_ms)))
+            found = values.rows_of(_read(self._rows(step)))
             wrong = values.difference(found, values.canonical_rows(step.expect))
         elif isinstance(step, steps.VersionAt):
             wrong = _unequal(int(self.engine.version_at(self.path, step.at_ms)), step.expect)
@@ -201,6 +213,9 @@ class CaseRun:
         elif step.call == "restore":
             assert step.version is not None
             engine.restore(self.path, step.version)
+        elif step.call == "restore_to_time":
+            assert step.at_ms is not None
+            engine.restore_to_time(self.path, step.at_ms)
         elif step.call == "checkpoint":
             engine.checkpoint(self.path)
         else:
@@ -211,8 +226,7 @@ def _read(found: Any) -> Any:
     """The rows that an engine returned, read from the Parquet file if it returned one."""
     if not isinstance(found, Path):
         return found
-    with open_parquet(found) as file:
-        table = file.read()
+    table = read_parquet(found)
     found.unlink()
     return table
 

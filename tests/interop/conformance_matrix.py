@@ -277,7 +277,7 @@ def _reasons(runs: Sequence[Mapping[str, Any]], chosen: Callable[[Mapping[str, A
 
 def _refusal(reason: str) -> str:
     """The message of a refusal; what differs from case to case is left out."""
-    text = reason.removeprefix(f"{LACKS_FEATURE}: ")
+    text = reason.removeprefix(f"{LACKS_FEATURE}: ").partition(" This error occurred with")[0]
     return re.sub(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\bcol-[0-9a-f-]+\b", "…", text)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deltalog import CallError
-from deltalog.conformance import ENGINES, Engine, all_cases, self_check, start_engine
+from deltalog.conformance import Engine, all_cases, self_check, start_engine
 from deltalog.conformance.environments import RECIPES, launch_of
 from deltalog.conformance.installation import install
 from tests.interop import conformance_matrix as matrix
@@ -92,7 +92,7 @@ def test_engines_in_python_do_what_the_page_says(name: str, is_long: bool) -> No
         agrees(name, engine, 1 if is_long else _STEP)
 
 
-@pytest.mark.parametrize("name", [name for name in ENGINES if RECIPES[name].here is None])
+@pytest.mark.parametrize("name", [name for name in matrix.available() if RECIPES[name].here is None])
 def test_engines_in_their_own_environments_do_what_the_page_says(name: str, is_long: bool) -> None:
     """A usual run installs none. ``--long`` does, and runs all cases."""
     if is_long:

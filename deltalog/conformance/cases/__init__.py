@@ -15,8 +15,13 @@ from deltalog.conformance.cases import (
     checkpoints,
     conflicts,
     features,
+    ict_feeds,
+    ict_files,
+    ict_instants,
     ict_logs,
     ict_reading,
+    ict_states,
+    ict_transitions,
     ict_writing,
     reading,
     reading_types,
@@ -24,7 +29,7 @@ from deltalog.conformance.cases import (
     writing,
 )
 
-SUITE_VERSION = "1.1"
+SUITE_VERSION = "1.2"
 _MODULES = (
     reading_types,
     reading,
@@ -37,6 +42,11 @@ _MODULES = (
     ict_reading,
     ict_logs,
     ict_writing,
+    ict_instants,
+    ict_feeds,
+    ict_files,
+    ict_states,
+    ict_transitions,
 )
 
 
