@@ -41,6 +41,7 @@ from deltalog.conformance import (
     start_engine,
 )
 from deltalog.conformance.case import FAILED, LACKS_FEATURE, PASSED, SKIPPED
+from deltalog.conformance.catalog_server import catalog_for
 from tests.support.protocol_coverage import case_link, rule_link
 from tests.support.protocol_sections import URL
 
@@ -83,7 +84,8 @@ def spark_ext() -> Engine:
 def results(engine: Engine, cases: Iterable[Case]) -> dict[str, Any]:
     """The results of a run, as they are stored: without paths that differ from run to run."""
     began_s = time.monotonic()
-    outcomes = list(run(engine, cases))
+    with catalog_for(engine) as catalog:
+        outcomes = list(run(engine, cases, catalog=catalog))
     environment = engine.environment if isinstance(engine, RemoteEngine) else None
     seconds = time.monotonic() - began_s
     found = report.document(
