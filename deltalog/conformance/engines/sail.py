@@ -30,7 +30,9 @@ class SailEngine(Engine):
     name = "sail"
     version = importlib.metadata.version("pysail")
     refusals = (PySparkException,)
-    lacks = r"Unsupported table features required|Table features must be specified|not (?:yet )?(?:supported|implemented)"
+    lacks = (
+        r"Unsupported table features required|Table features must be specified|not (?:yet )?(?:supported|implemented)"
+    )
 
     def __init__(self) -> None:
         self._server = SparkConnectServer("127.0.0.1", 0)

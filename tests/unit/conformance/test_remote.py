@@ -297,8 +297,8 @@ def test_an_adapter_needs_nothing_but_the_standard_library(tmp_path: Path) -> No
     # The modules that an adapter may rely on.
     assert set(row["own"]) == {
         "deltalog", "deltalog.conformance", "deltalog.conformance.engine", "deltalog.conformance.line_protocol",
-        "deltalog.conformance.line_server", "deltalog.conformance.values", "deltalog.errors", "deltalog.lazy_names",
-        "deltalog.version",
+        "deltalog.conformance.line_server", "deltalog.conformance.values", "deltalog.conformance.variant_bytes",
+        "deltalog.errors", "deltalog.lazy_names", "deltalog.version",
     }  # fmt: skip
 
 
