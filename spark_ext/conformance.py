@@ -15,7 +15,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession, functions
 
 import deltalog
-from deltalog.conformance import Engine
+from deltalog.conformance import Engine, NotSupported
 from spark_ext import types
 from spark_ext.delta_table import DeltaTable
 from spark_ext.reading import log_frames, reader
@@ -65,19 +65,22 @@ class SparkExtEngine(_SparkEngine):
     name = "spark_ext"
     version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
 
-    def _reader(self, version: int | None, timestamp_ms: int | None) -> reader.Reader:
+    def _reader(self, version: int | None, timestamp: str | None) -> reader.Reader:
         found = reader.read(self.spark)
         if version is not None:
             found = found.option("versionAsOf", version)
-        if timestamp_ms is not None:
-            found = found.option("timestampAsOf", _text(timestamp_ms))
+        if timestamp is not None:
+            found = found.option("timestampAsOf", timestamp)
         return found
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        return self._reader(version, timestamp_ms).load(path).toArrow()
+        return self._reader(version, _text(timestamp_ms)).load(path).toArrow()
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        return self._reader(None, _text_of_us(timestamp_us)).load(path).toArrow()
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
-        return self._reader(None, timestamp_ms).snapshot(path).version
+        return self._reader(None, _text(timestamp_ms)).snapshot(path).version
 
     def latest_version(self, path: str) -> int:
         return self._reader(None, None).snapshot(path).version
@@ -128,6 +131,16 @@ class SparkExtEngine(_SparkEngine):
     def restore(self, path: str, version: int) -> None:
         DeltaTable.forPath(self.spark, path).restoreToVersion(version)
 
+    def restore_to_time(self, path: str, timestamp_ms: int) -> None:
+        DeltaTable.forPath(self.spark, path).restoreToTimestamp(_text(timestamp_ms))
+
+    def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+        table = DeltaTable.forPath(self.spark, path)
+        if version is None:
+            table.clone(target, isShallow=shallow)
+        else:
+            table.cloneAtVersion(version, target, isShallow=shallow)
+
 
 class DeltaSparkEngine(_SparkEngine):
     """delta-spark, used through DataFrames, SQL and its history manager. Its jars are in the running session, or Ivy
@@ -164,6 +177,10 @@ class DeltaSparkEngine(_SparkEngine):
         if timestamp_ms is not None:
             found = found.option("timestampAsOf", _text(timestamp_ms))
         return found.load(path).toArrow()
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        self._delta_log(path)
+        return self.spark.read.format("delta").option("timestampAsOf", _text_of_us(timestamp_us)).load(path).toArrow()
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
         history, none = self._delta_log(path).history(), self._jvm.scala.Option.empty()
@@ -239,6 +256,17 @@ class DeltaSparkEngine(_SparkEngine):
         self._delta_log(path)
         self.spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
 
+    def restore_to_time(self, path: str, timestamp_ms: int) -> None:
+        self._delta_log(path)
+        self.spark.sql(f"RESTORE TABLE delta.`{path}` TO TIMESTAMP AS OF '{_text(timestamp_ms)}'")
+
+    def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+        if not shallow:
+            raise NotSupported("delta-spark has no deep clone")
+        self._delta_log(path)
+        point = "" if version is None else f" VERSION AS OF {version}"
+        self.spark.sql(f"CREATE TABLE delta.`{target}` SHALLOW CLONE delta.`{path}`{point}")
+
     def checkpoint(self, path: str) -> None:
         self._delta_log(path).checkpoint()
 
@@ -268,6 +296,12 @@ def _text(timestamp_ms: int | None) -> str | None:
         return None
     at = pa.scalar(timestamp_ms, pa.timestamp("ms")).as_py()
     return str(at.isoformat(sep=" ", timespec="milliseconds"))
+
+
+def _text_of_us(timestamp_us: int) -> str:
+    """Like ``_text``, for a time in microseconds."""
+    at = pa.scalar(timestamp_us, pa.timestamp("us")).as_py()
+    return str(at.isoformat(sep=" ", timespec="microseconds"))
 
 
 def _history(found: DataFrame) -> dict[int, int | None]:

@@ -235,11 +235,38 @@ class TableBuilder:
         return version
 
     def write_log_file(self, name: str, content: str, file_ms: int = T0) -> None:
-        """Write a file into the log, with the given modification time."""
+        """Write a file into the log or a directory of it, with the given modification time."""
         file = self.log / name
+        file.parent.mkdir(exist_ok=True)
         file.write_text(content, encoding="utf-8")
         self.file_times_ms[name] = file_ms
         os.utime(file, ns=(file_ms * 1_000_000, file_ms * 1_000_000))
+
+    def checksum(self, ict: int | None = None) -> None:
+        """Write the version checksum of the latest version. ``ict``: its in-commit timestamp; None: without one."""
+        files: dict[str, int] = {}
+        latest: Action = {}
+        for version in range(self.next_version):
+            for line in (self.log / f"{version:020d}.json").read_text(encoding="utf-8").splitlines():
+                action = json.loads(line)
+                latest.update(action)
+                if "add" in action:
+                    files[action["add"]["path"]] = action["add"]["size"]
+                if "remove" in action:
+                    files.pop(action["remove"]["path"], None)
+        found: Action = {
+            "tableSizeBytes": sum(files.values()),
+            "numFiles": len(files),
+            "numMetadata": 1,
+            "numProtocol": 1,
+            "setTransactions": [],
+            "domainMetadata": [],
+            "metadata": latest["metaData"],
+            "protocol": latest["protocol"],
+        }
+        if ict is not None:
+            found["inCommitTimestampOpt"] = ict
+        self.write_log_file(f"{self.next_version - 1:020d}.crc", json.dumps(found))
 
     def set_file_ms(self, version: int, file_ms: int) -> None:
         """Change the file time of a commit, as copying or restoring a table does."""

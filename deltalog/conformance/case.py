@@ -47,6 +47,8 @@ REFERENCE = "reference"
 PASSED = "passed"
 FAILED = "failed"
 SKIPPED = "skipped"
+# How the reason begins if an engine refused a case by the name of a table feature that it lacks.
+LACKS_FEATURE = "the engine lacks a table feature"
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Rows(Step):
-    """Read the rows of the latest version, of the version with a given number, or of the version at a timestamp.
-    ``variants``: the columns that are variants or contain them; in ``expect``, a variant is JSON text."""
+    """Read the rows of the latest version, of the version with a given number, or of the version at a timestamp, in
+    milliseconds or in microseconds. ``variants``: the columns that are variants or contain them; in ``expect``, a
+    variant is JSON text."""
 
     expect: Sequence[Row]
     version: int | None = None
     at_ms: int | None = None
+    at_us: int | None = None
     variants: Sequence[str] | None = None
 
 
@@ -136,6 +140,7 @@ class Write(Step):
     properties: Mapping[str, str | None] = field(default_factory=dict)
     version: int | None = None
     begun: bool = False
+    at_ms: int | None = None
     types: Mapping[str, Any] | None = None
     variants: Sequence[str] | None = None
     application: str | None = None
@@ -152,6 +157,14 @@ class Create(Step):
     columns: Mapping[str, Any]
     partition_by: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Clone(Step):
+    """Clone the table, or a version of it, next to the table. All later steps use the clone."""
+
+    shallow: bool = False
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -235,7 +248,7 @@ class Case:
     @property
     def writes(self) -> bool:
         """Whether the case changes the table; if so, every run needs its own copy of the table."""
-        return any(isinstance(_inner(step), (Write, Create, Begin, Put, Stage, Ratify)) for step in self.steps)
+        return any(isinstance(_inner(step), (Write, Create, Clone, Begin, Put, Stage, Ratify)) for step in self.steps)
 
 
 def _inner(step: Step) -> Step:

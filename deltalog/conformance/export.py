@@ -52,7 +52,8 @@ def _export(place: Path, case: Case) -> dict[str, Any]:
         schema = builder.latest_schema
         file_times = {f"_delta_log/{name}": ms for name, ms in builder.file_times_ms.items()}
         for file in sorted((place / "table/_delta_log").glob("*.crc")):
-            file.unlink()
+            if file.name not in builder.file_times_ms:  # not a part of the case, but written with a checkpoint
+                file.unlink()
     _write(place / "file_times.json", file_times)
     steps = []
     for number, step in enumerate(case.steps, start=1):

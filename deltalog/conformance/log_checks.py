@@ -277,6 +277,27 @@ def _no_pair(view: LogView, version: int, value: Any) -> str | None:
     return f"the table has {', '.join(found)}" if found else None
 
 
+@_check("ict-requirements")
+def _ict_requirements(view: LogView, version: int, value: Any) -> str | None:
+    """If in-commit timestamps are on, every commit since the enablement begins with commitInfo and has a greater
+    in-commit timestamp than the previous commit; the first such timestamp is greater than the file time before it and
+    is in the enablement pair. Without a pair, every commit must have an in-commit timestamp."""
+    if _ict_active(view, version, True) is not None:
+        return None
+    configuration = view.configuration()
+    pair = configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP)
+    if None in pair and pair != (None, None):
+        return f"the enablement pair is {pair}"
+    first = 0 if pair[0] is None else int(pair[0])
+    since = [each for each in view.versions() if each >= first]
+    if pair[0] is not None and first in since and pair[1] != str(view.ict(first)):
+        return f"the enablement pair is {pair}, and version {first} has the inCommitTimestamp {view.ict(first)}"
+    if pair[0] is not None and first - 1 in view.versions() and (wrong := _ict_after_file_time(view, first, None)):
+        return wrong
+    first_actions = (_commit_info_first(view, each, None) for each in since)
+    return next((wrong for wrong in first_actions if wrong), None) or _ict_increases(view, version, first)
+
+
 @_check("checksum-has-ict")
 def _checksum(view: LogView, version: int, value: Any) -> str | None:
     """The ``.crc`` of the commit, if there is one, has the same in-commit timestamp as the commit; if the commit has
@@ -327,6 +348,22 @@ def _checkpoint_domain(view: LogView, version: int, value: Any) -> str | None:
     with by_checkpoint(view) as snapshot:
         found = [domain.domain for domain in snapshot.domain_metadata]
     return None if value in found else f"the metadata domains are {found}"
+
+
+@_check("commits-remain")
+def _commits_remain(view: LogView, version: int, value: Any) -> str | None:
+    """The commits of all versions in ``value`` are still in the log."""
+    gone = sorted(set(value) - set(view.versions()))
+    return f"the commits of versions {gone} are gone" if gone else None
+
+
+@_check("commit-of-first-checkpoint")
+def _commit_of_first_checkpoint(view: LogView, version: int, value: Any) -> str | None:
+    """The log still has the commit of its first checkpoint, unless it still has the commit of version 0."""
+    first = min(view.checkpoints(), default=0)
+    if 0 in view.versions() or first in view.versions():
+        return None
+    return f"the first checkpoint is of version {first}, whose commit is gone"
 
 
 @_check("last-checkpoint")

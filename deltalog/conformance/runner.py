@@ -22,10 +22,9 @@ import pyarrow as pa
 from deltalog.conformance import case as steps
 from deltalog.conformance import checks, log_checks, log_view, values, variant_bytes
 from deltalog.conformance.builder import TableBuilder
-from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome, Step
+from deltalog.conformance.case import FAILED, LACKS_FEATURE, PASSED, SKIPPED, Case, Outcome, Step
 from deltalog.conformance.engine import Engine, NotSupported
-from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text
-from deltalog.parquet.footers import open_parquet
+from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text, read_parquet
 from deltalog.protocol.arrow_types import PRIMITIVES
 from deltalog.protocol.schema import StructType
 
@@ -129,7 +128,8 @@ class CaseRun:
 
     def take(self, taken: Iterable[Step]) -> None:
         for number, step in enumerate(taken, start=1):
-            before = log_checks.commits_of(self.root)
+            root = self.root
+            before = log_checks.commits_of(root)
             try:
                 self._take(step)
             except WrongOutcome as difference:
@@ -140,9 +140,9 @@ class CaseRun:
                 raise
             except Exception as error:
                 if self.engine.lacks and re.search(self.engine.lacks, str(error)):
-                    raise NotSupported(f"the engine lacks a table feature: {error}") from error
+                    raise NotSupported(f"{LACKS_FEATURE}: {error}") from error
                 raise WrongOutcome(f"step {number}, {step.kind}: {error_text(error)}") from error
-            if wrong := log_checks.unchanged(before, self.root):
+            if wrong := log_checks.unchanged(before, root):
                 raise WrongOutcome(f"step {number}, {step.kind}: {wrong}")
 
     def _take(self, step: Step) -> None:
@@ -156,6 +156,8 @@ class CaseRun:
             self._put(step.name)
         elif isinstance(step, steps.Begin):
             self._begun = self.engine.begin(self.path)
+        elif isinstance(step, steps.Clone):
+            self._clone(step)
         elif isinstance(step, (steps.Write, steps.Create)):
             self._write(step)
         else:
@@ -180,10 +182,20 @@ class CaseRun:
             shutil.copy2(file, self.root / "_delta_log" / file.name)
             os.utime(self.root / "_delta_log" / file.name)
 
+    def _clone(self, step: steps.Clone) -> None:
+        target = self.root.with_name("clone")
+        self.engine.clone(self.path, str(target), step.shallow, step.version)
+        self.root, self.path = target, str(target)
+
+    def _rows(self, step: steps.Rows) -> Any:
+        if step.at_us is not None:
+            return self.engine.rows_at_us(self.path, step.at_us)
+        return self.engine.rows(self.path, step.version, step.at_ms)
+
     def _read(self, step: Step) -> None:
         if isinstance(step, steps.Rows):
             variants = step.variants or ()
-            found = values.rows_of(_read(self.engine.rows(self.path, step.version, step.at_ms)), variants)
+            found = values.rows_of(_read(self._rows(step)), variants)
             wrong = values.difference(found, values.canonical_rows(values.with_variants(step.expect, variants)))
         elif isinstance(step, steps.TrackedRows):
             found = values.rows_of(_read(self.engine.tracked_rows(self.path, step.version)))
@@ -230,6 +242,9 @@ class CaseRun:
         elif step.call == "restore":
             assert step.version is not None
             engine.restore(self.path, step.version)
+        elif step.call == "restore_to_time":
+            assert step.at_ms is not None
+            engine.restore_to_time(self.path, step.at_ms)
         elif step.call == "checkpoint":
             engine.checkpoint(self.path)
         else:
@@ -240,8 +255,7 @@ def _read(found: Any) -> Any:
     """The rows that an engine returned, read from the Parquet file if it returned one."""
     if not isinstance(found, Path):
         return found
-    with open_parquet(found) as file:
-        table = file.read()
+    table = read_parquet(found)
     found.unlink()
     return table
 

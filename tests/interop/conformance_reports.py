@@ -74,21 +74,22 @@ spark = configure_spark_with_delta_pip(
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 ).getOrCreate()
 """
-_CLASSES = {
-    "deltalake": confirmations.Deltalake,
-    "polars": confirmations.Polars,
-    "delta-spark": confirmations.DeltaSpark,
-}
+
+
+_SAIL = "sail_session"
 
 
 def program(report: Report) -> str:
     """The confirmation as a program of its own: the functions and constants that it uses, and its call."""
-    engine: Any = _CLASSES[report.engine]
+    engine: Any = confirmations.CLASSES[report.engine]
     method = engine.CASES[report.case]
     tree = ast.parse(_SOURCE)
     methods = _methods(tree, engine)
     top = {name: node for node in tree.body for name in _names(node)}
     wanted, queue = {"Path", "tempfile"}, [methods[method]]
+    if report.engine == "sail":
+        queue.append(top[_SAIL])
+        wanted.add(_SAIL)
     used_methods, imports = {method}, {"Path", "tempfile"}
     while queue:
         node = queue.pop()
@@ -113,6 +114,8 @@ def program(report: Report) -> str:
         parts.append("\n".join(_text(node) for node in constants))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in wanted]
     parts += [_text(node) for node in functions]
+    if report.engine == "sail":
+        parts.append(f"spark = {_SAIL}()")
     parts += [_as_function(_text(node)) for name, node in methods.items() if name in used_methods]
     parts.append(f'root = Path(tempfile.mkdtemp()) / "table"\nroot.mkdir()\nprint({method}(root))')
     return "\n\n\n".join(parts) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from deltalog.table import DeltaTable
 from deltalog.version import VERSION
 from deltalog.write.transaction import Transaction
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
 
 class DeltalogEngine(Engine):
     """deltalog. Every call opens the table anew, like a new process."""
@@ -37,6 +40,10 @@ class DeltalogEngine(Engine):
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return self._open(path).snapshot(version, timestamp_ms).scan().to_arrow()
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        at = _EPOCH + datetime.timedelta(microseconds=timestamp_us)
+        return self._open(path).snapshot(timestamp=at).scan().to_arrow()
 
     def tracked_rows(self, path: str, version: int | None = None) -> Any:
         snapshot = self._open(path).snapshot(version)
@@ -89,6 +96,12 @@ class DeltalogEngine(Engine):
 
     def restore(self, path: str, version: int) -> None:
         self._open(path).restore(version)
+
+    def restore_to_time(self, path: str, timestamp_ms: int) -> None:
+        self._open(path).restore(timestamp=timestamp_ms)
+
+    def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+        self._open(path).clone(target, shallow=shallow, version=version)
 
     def checkpoint(self, path: str) -> None:
         self._open(path).checkpoint()

@@ -12,7 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog.conformance import Case, Engine, all_cases, catalog_server, load_engine, managed_cases, run, run_managed
+from deltalog.conformance import (
+    Case,
+    Engine,
+    all_cases,
+    catalog_server,
+    load_engine,
+    managed_cases,
+    run,
+    run_managed,
+    start_engine,
+)
 from deltalog.conformance.catalog_server import catalog_for
 from deltalog.conformance.managed import ManagedTables
 from tests.support.server import Served, served
@@ -31,6 +41,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_deltalog(running: Served, case: Case) -> None:
     (outcome,) = run_managed(load_engine("deltalog"), [case], running.url)
     assert outcome.outcome == "passed", outcome.reason
+
+
+def test_deltalog_in_a_process_of_its_own(running: Served) -> None:
+    cases = [BY_ID[name] for name in ("managed-ratified", "managed-append")]
+    with start_engine("deltalog") as engine:
+        outcomes = list(run_managed(engine, cases, running.url))
+    assert [outcome.outcome for outcome in outcomes] == ["passed", "passed"], outcomes
 
 
 def test_a_run_without_a_server_skips_the_cases(tmp_path: Path) -> None:
