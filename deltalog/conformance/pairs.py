@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.conformance import log_checks, values
+from deltalog.conformance import checks, log_checks, values
 from deltalog.conformance.case import FAILED, PASSED
 from deltalog.conformance.engine import Engine, NotSupported
 from deltalog.conformance.environments import ENGINES, launch_of
-from deltalog.conformance.log_checks import LogView
+from deltalog.conformance.log_view import LogView
 from deltalog.conformance.pair_model import (
     COLUMNS,
     FIRST,
@@ -258,7 +258,7 @@ class _PairRun:
             raise WrongOutcome(f"the doctor found {wrong}")
 
     def _log(self, view: LogView, name: str, version: int | None = None, value: Any = None) -> None:
-        if wrong := log_checks.run(view, name, version, value):
+        if wrong := checks.run(view, name, version, value):
             raise WrongOutcome(f"{name}: {wrong}")
 
     def _times(self, view: LogView) -> None:

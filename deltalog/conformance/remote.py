@@ -30,14 +30,14 @@ import pyarrow.parquet as pq
 from deltalog.conformance import line_protocol, values
 from deltalog.conformance.engine import Engine, NotSupported
 from deltalog.errors import CallError
-from deltalog.parquet.footers import open_parquet
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.protocol.schema import StructType
 
 # Longer than a JVM takes to start.
 _START_SECONDS = 300.0
 _END_SECONDS = 5.0
-# For a process that has closed its standard output.
-_EXIT_SECONDS = 0.5
+# For a process that has closed its standard output, and should exit by itself.
+_EXIT_SECONDS = 5.0
 _MAX_NAME = 200
 _MAX_PATTERN = 2_000
 _MAX_PACKAGES = 500
@@ -326,7 +326,7 @@ class _Connection:
             raise EngineFailure("TooManyRows", f"the rows take {size:,} bytes; at most {_MAX_ROWS_BYTES:,} are read")
         try:
             return _read_rows(form, into)
-        except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+        except (*READ_ERRORS, RecursionError) as error:
             raise EngineFailure("UnreadableRows", f"the rows that were handed over cannot be read: {error}") from error
 
     def _document(self, line: bytes) -> dict[str, Any]:
@@ -457,6 +457,12 @@ def case_limit(engine: Engine) -> contextlib.AbstractContextManager[None]:
     return engine.case() if isinstance(engine, RemoteEngine) else contextlib.nullcontext()
 
 
+def read_parquet(file: Path) -> pa.Table:
+    """The rows of a Parquet file that an engine has handed over. Raises as ``open_parquet``."""
+    with pa.OSFile(str(file)) as source, open_parquet(source) as opened:
+        return opened.read()
+
+
 def _are_texts(found: Any) -> bool:
     return all(isinstance(each, str) and len(each) <= _MAX_NAME for each in found)
 
@@ -497,8 +503,7 @@ def _read_rows(form: str, file: Path) -> Any:
             raise ValueError("the file is no JSON array of objects")
         return found
     if form == line_protocol.PARQUET:
-        with open_parquet(file) as opened:
-            return opened.read()
+        return read_parquet(file)
     with pa.OSFile(str(file)) as source:
         is_file = source.read(6) == b"ARROW1"
         source.seek(0)

@@ -41,6 +41,7 @@ from deltalog.conformance import (
     start_engine,
 )
 from deltalog.conformance.case import FAILED, LACKS_FEATURE, PASSED, SKIPPED
+from deltalog.conformance.catalog_server import catalog_for
 from tests.support.protocol_coverage import case_link, rule_link
 from tests.support.protocol_sections import URL
 
@@ -49,8 +50,8 @@ PAGE = ROOT / "docs" / "conformance-matrix.md"
 RESULTS = ROOT / "tests" / "interop" / "conformance"
 EXPLANATIONS = RESULTS / "explanations.json"
 PAIRS = RESULTS / "pairs.json"
-# More columns would not be readable on a phone.
-_COLUMNS = 4
+# What fits into 400 pixels.
+_CHARACTERS = 40
 # The Spark engines with the sessions of the tests, which find delta-spark's jars by Maven.
 _ADAPTERS = {
     "delta-spark": "tests.interop.conformance_matrix:delta_spark",
@@ -83,7 +84,8 @@ def spark_ext() -> Engine:
 def results(engine: Engine, cases: Iterable[Case]) -> dict[str, Any]:
     """The results of a run, as they are stored: without paths that differ from run to run."""
     began_s = time.monotonic()
-    outcomes = list(run(engine, cases))
+    with catalog_for(engine) as catalog:
+        outcomes = list(run(engine, cases, catalog=catalog))
     environment = engine.environment if isinstance(engine, RemoteEngine) else None
     seconds = time.monotonic() - began_s
     found = report.document(
@@ -181,21 +183,23 @@ def page(runs: Sequence[Mapping[str, Any]], explanations: Mapping[str, Any], pai
         "made by hand, by `python -m tests.interop.confirmations ENGINE`. Each engine ran in a process of its own;",
         "the times are of whole runs, on a machine that did other work too.",
         "",
-        report.markdown(_with_links(report.summary(runs))).rstrip("\n"),
-        "",
+        *_tables(_with_links(report.summary(runs))),
     ]
     for found in runs:
         if len(found["cases"]) < len(cases):
             lines += [f"Of {found['engine']}, {len(found['cases'])} cases were run.", ""]
-    lines += ["## Areas", ""]
-    for part in report.split(report.areas(runs), _COLUMNS):
-        lines += [report.markdown(part).rstrip("\n"), ""]
+    lines += ["## Areas", "", *_tables(report.areas(runs))]
     lines += _pairs(pairs) if pairs else []
     lines += _refused(runs)
     lines += _without_call(runs)
     for found in runs:
         lines += _engine(found, explanations)
     return "\n".join(lines)
+
+
+def _tables(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, in parts that can be read on a phone."""
+    return [line for part in report.split(rows, _CHARACTERS) for line in (report.markdown(part).rstrip("\n"), "")]
 
 
 def _with_links(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -220,8 +224,7 @@ def _pairs(found: Mapping[str, Any]) -> list[str]:
         "and said so.",
         "",
     ]
-    for part in report.split(pair_model.table(found), _COLUMNS):
-        lines += [report.markdown(part).rstrip("\n"), ""]
+    lines += _tables(pair_model.table(found))
     failed: dict[str, list[str]] = {}
     for pair in found["pairs"]:
         for each in pair["results"]:
@@ -277,7 +280,7 @@ def _reasons(runs: Sequence[Mapping[str, Any]], chosen: Callable[[Mapping[str, A
 
 def _refusal(reason: str) -> str:
     """The message of a refusal; what differs from case to case is left out."""
-    text = reason.removeprefix(f"{LACKS_FEATURE}: ")
+    text = reason.removeprefix(f"{LACKS_FEATURE}: ").partition(" This error occurred with")[0]
     return re.sub(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\bcol-[0-9a-f-]+\b", "…", text)
 
 

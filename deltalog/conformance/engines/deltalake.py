@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from deltalog.conformance.engine import Engine, NotSupported
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
 
 class DeltalakeEngine(Engine):
     """deltalake through its public API. It resolves timestamps by file times, which the cases show."""
@@ -26,11 +28,13 @@ class DeltalakeEngine(Engine):
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
-            table = self._at(path, timestamp_ms)
-        else:
-            table = deltalake.DeltaTable(path, version=version)
-        builder = deltalake.QueryBuilder().register("t", table)
-        return builder.execute("SELECT * FROM t").read_all()
+            return _rows(self._at(path, timestamp_ms))
+        return _rows(deltalake.DeltaTable(path, version=version))
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        table = deltalake.DeltaTable(path)
+        table.load_as_version(_EPOCH + datetime.timedelta(microseconds=timestamp_us))
+        return _rows(table)
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
         return int(self._at(path, timestamp_ms).version())
@@ -76,6 +80,9 @@ class DeltalakeEngine(Engine):
     def restore(self, path: str, version: int) -> None:
         deltalake.DeltaTable(path).restore(version)
 
+    def restore_to_time(self, path: str, timestamp_ms: int) -> None:
+        deltalake.DeltaTable(path).restore(_iso(timestamp_ms))
+
     def checkpoint(self, path: str) -> None:
         deltalake.DeltaTable(path).create_checkpoint()
 
@@ -100,6 +107,10 @@ class _Begun(Engine):
 
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
         _set(self._table, properties)
+
+
+def _rows(table: deltalake.DeltaTable) -> Any:
+    return deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
 
 
 def _set(table: deltalake.DeltaTable, properties: Mapping[str, str | None]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deltalog.conformance import Engine, all_cases, run
+from tests.support.conformance import feature_mutants
 from tests.support.conformance.mutants import MUTANTS
 
 # An error in a mutant's own code does not count as a detected defect.
@@ -27,4 +28,5 @@ def test_the_kit_catches(mutant: type[Engine], tmp_path: Path) -> None:
 
 
 def test_there_are_enough() -> None:
-    assert len(MUTANTS) >= 20
+    assert len(MUTANTS) >= 80
+    assert sum(mutant.__module__ == feature_mutants.__name__ for mutant in MUTANTS) >= 30

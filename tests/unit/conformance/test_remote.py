@@ -38,6 +38,7 @@ from deltalog.conformance.cases.common import Timeline, ids
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.remote import EngineFailure, EngineGone, EngineRefusal, Launch
 from tests.support.conformance import line_programs
+from tests.support.conformance.awkward import OnlyVersions
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = line_programs.__file__
@@ -149,7 +150,11 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next(monkeypatch: pytest.M
         ("closes-its-output", "exited with status -9"),
     ],
 )
-def test_a_process_that_hangs_or_dies_fails_the_case_and_is_started_again(way: str, reason: str) -> None:
+def test_a_process_that_hangs_or_dies_fails_the_case_and_is_started_again(
+    way: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "closes-its-output":
+        monkeypatch.setattr("deltalog.conformance.remote._EXIT_SECONDS", 0.1)
     case = Case("a-case", "reading", "A case", "actions", Timeline(at=(0, 1)), (LatestVersion(1),))
     with program(way, limit_seconds=1) as engine:
         outcomes = list(run(engine, [case, case]))
@@ -292,8 +297,8 @@ def test_an_adapter_needs_nothing_but_the_standard_library(tmp_path: Path) -> No
     # The modules that an adapter may rely on.
     assert set(row["own"]) == {
         "deltalog", "deltalog.conformance", "deltalog.conformance.engine", "deltalog.conformance.line_protocol",
-        "deltalog.conformance.line_server", "deltalog.conformance.values", "deltalog.errors", "deltalog.lazy_names",
-        "deltalog.version",
+        "deltalog.conformance.line_server", "deltalog.conformance.values", "deltalog.conformance.variant_bytes",
+        "deltalog.errors", "deltalog.lazy_names", "deltalog.version",
     }  # fmt: skip
 
 
@@ -377,9 +382,7 @@ def test_an_adapter_that_reads_no_plain_table_ends_the_run() -> None:
 
 
 def test_the_check_of_an_adapter_in_this_process() -> None:
-    from tests.support.conformance.awkward import Awkward, OnlyVersions
-
-    self_check(Awkward())
+    self_check(DeltalogEngine())
     self_check(Engine())
     with pytest.raises(AdapterError, match="adapter of only-versions does not work here"):
         self_check(OnlyVersions())
@@ -413,11 +416,12 @@ def test_the_engine_of_the_page_in_another_language(tmp_path: Path) -> None:
     (tmp_path / "engine.sh").write_text(text, encoding="utf-8")
     with start_engine(f"command:sh {tmp_path / 'engine.sh'}") as engine:
         self_check(engine)
-        cases = [case for case in all_cases() if any(isinstance(step, LatestVersion) for step in case.steps)][:5]
+        timeline = Timeline(at=(0, 1, 2))
+        cases = [Case("a-case", "reading", "A case", "actions", timeline, (LatestVersion(n),)) for n in (2, 3)]
         outcomes = list(run(engine, [*cases, LATE["ict-late-exact-earlier"]]))
-    assert engine.name == "shell" and outcomes[-1].outcome == "skipped"
-    assert outcomes[-1].reason == "anything but the latest version"
-    assert "passed" in {outcome.outcome for outcome in outcomes}
+    assert engine.name == "shell" and [outcome.outcome for outcome in outcomes] == ["passed", "failed", "skipped"]
+    assert outcomes[1].reason == "step 1, latest-version: the result is 2, not 3"
+    assert outcomes[2].reason == "anything but the latest version"
 
 
 def test_requests_in_json_are_what_the_page_says(tmp_path: Path) -> None:

@@ -16,12 +16,14 @@ import pytest
 
 from deltalog import CallError, DeltaTable
 from deltalog.conformance import Case, Engine, NotSupported, all_cases, load_engine, run, run_case
-from deltalog.conformance.case import LatestVersion, MayRefuse, Refused, Rows, Write
+from deltalog.conformance.case import Clone, LatestVersion, Log, MayRefuse, Refused, Rows, Write
 from deltalog.conformance.cases.common import Timeline, ids, minute
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.export import export_cases
 from deltalog.conformance.report import document, markdown, matrix
+from deltalog.conformance.runner import rows_to_write
 from deltalog.errors import PathExistsError
+from deltalog.schema import variant_to_python
 
 ROOT = Path(__file__).resolve().parents[3]
 LATE = {case.id: case for case in all_cases() if case.id.startswith("ict-late-")}
@@ -62,6 +64,9 @@ class Answers(Engine):
         (ids(0), MayRefuse(Rows(ids(1))), "failed", "missing"),
         (ValueError("Feature x is not supported"), Rows(ids(1)), "skipped", "lacks a table feature"),
         (ids(1), LatestVersion(1), "skipped", "latest version"),
+        (ids(1), Rows(ids(1), at_us=1), "skipped", "microseconds"),
+        (ids(1), Write("restore_to_time", at_ms=1), "skipped", "at a timestamp"),
+        (ids(1), Clone(), "skipped", "cloning"),
     ],
 )
 def test_outcomes(found: Any, step: Any, outcome: str, reason: str | None, tmp_path: Path) -> None:
@@ -70,6 +75,40 @@ def test_outcomes(found: Any, step: Any, outcome: str, reason: str | None, tmp_p
     result = run_case(engine, a_case(step), tmp_path)
     assert result.outcome == outcome
     assert result.reason is None if reason is None else reason in (result.reason or "")
+
+
+EMPTY = b"\x01\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "outcome"),
+    [
+        ({"metadata": EMPTY, "value": b"\x0c\x05"}, "5", "passed"),
+        ({"metadata": EMPTY.hex(), "value": "0c05"}, "5", "passed"),
+        ("5", "5", "passed"),
+        ("5.0", "5", "failed"),
+        ('{"b": 1.50, "a": [null]}', '{"a":[null],"b":1.5}', "passed"),
+        ({"metadata": EMPTY, "value": b"\x00"}, "null", "passed"),
+        (None, "null", "failed"),
+        ({"metadata": EMPTY, "value": b"\x00"}, None, "failed"),
+        ([{"metadata": EMPTY, "value": b"\x0c\x05"}], ["5"], "passed"),
+        ([("k", {"metadata": EMPTY, "value": b"\x05x"})], [("k", '"x"')], "passed"),
+    ],
+)
+def test_variants_are_compared_as_json(found: Any, expected: Any, outcome: str, tmp_path: Path) -> None:
+    step = Rows([{"v": expected}], variants=["v"])
+    assert run_case(Answers([{"v": found}]), a_case(step), tmp_path).outcome == outcome
+
+
+def test_rows_are_written_with_their_types() -> None:
+    step = Write(
+        "append", rows=[{"a": 1, "v": '{"x": [1]}'}, {"a": None, "v": None}], types={"a": "short"}, variants=["v"]
+    )
+    table = rows_to_write(step)
+    assert table.schema.field("a").type == pa.int16()
+    assert table.schema.field("v").metadata[b"ARROW:extension:name"] == b"arrow.parquet.variant"
+    first, second = table["v"].to_pylist()
+    assert variant_to_python(first) == {"x": [1]} and second is None
 
 
 def test_an_error_that_is_no_refusal_fails(tmp_path: Path) -> None:
@@ -87,6 +126,33 @@ def test_a_changed_commit_fails(tmp_path: Path) -> None:
             first.write_text(first.read_text() + "\n")
 
     result = run_case(Editing(), a_case(Write("append", rows=[{"id": 9}])), tmp_path)
+    assert result.outcome == "failed" and "was changed" in (result.reason or "")
+
+
+def test_steps_after_a_clone_use_the_clone(tmp_path: Path) -> None:
+    class Recording(DeltalogEngine):
+        calls: list[str]
+
+        def append(self, path: str, rows: Any) -> None:
+            self.calls.append(path)
+            super().append(path, rows)
+
+    engine = Recording()
+    engine.calls = []
+    steps = (Clone(), Write("append", rows=[{"id": 9}]), Log("latest-version", value=1), Rows([*ids(1), {"id": 9}]))
+    assert run_case(engine, a_case(*steps), tmp_path).outcome == "passed"
+    assert engine.calls == [str(tmp_path / "clone")]
+    assert DeltaTable.open(str(tmp_path / "table")).version == 1
+
+
+def test_a_clone_that_changes_its_source_fails(tmp_path: Path) -> None:
+    class Editing(DeltalogEngine):
+        def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+            super().clone(path, target, shallow, version)
+            first = Path(path, "_delta_log", f"{0:020d}.json")
+            first.write_text(first.read_text() + "\n")
+
+    result = run_case(Editing(), a_case(Clone(shallow=True)), tmp_path)
     assert result.outcome == "failed" and "was changed" in (result.reason or "")
 
 
