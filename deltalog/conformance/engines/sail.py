@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import importlib.metadata
 import uuid
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pysail.spark import SparkConnectServer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.connect.functions import col
 from pyspark.sql.connect.session import SparkSession
-from pyspark.sql.functions import col
 
 from deltalog.conformance.engine import Engine
 
@@ -36,6 +37,7 @@ class SailEngine(Engine):
     def __init__(self) -> None:
         self._server = SparkConnectServer("127.0.0.1", 0)
         self._server.start(background=True)
+        atexit.register(self._server.stop)
         _, port = self._server.listening_address
         self._spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
         self._spark.conf.set("spark.sql.session.timeZone", "UTC")
