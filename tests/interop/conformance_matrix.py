@@ -20,12 +20,14 @@ import argparse
 import fnmatch
 import json
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from deltalog import CallError
 from deltalog.conformance import (
     ENGINES,
     SUITE_VERSION,
@@ -332,11 +334,21 @@ def _quoted(reason: str, most: int = 160) -> str:
     return f"`{text if len(text) <= most else text[: most - 1] + '…'}`"
 
 
-def main(names: Sequence[str], patterns: str | None, only_new: bool) -> None:
-    """Run engines, one after the other, and write the page."""
+def main(names: Sequence[str], patterns: str | None, only_new: bool) -> int:
+    """Run engines, one after the other, and write the page. An engine that cannot run is left out. Returns the number
+    of these."""
+    left_out = 0
     for name in names:
-        run_and_keep(name, patterns, only_new)
+        try:
+            run_and_keep(name, patterns, only_new)
+        except CallError as error:
+            left_out += 1
+            print(f"{name}: {error.message}", flush=True)
+        else:
+            counts = ", ".join(f"{number} {kind}" for kind, number in stored(name)["summary"].items())
+            print(f"{name}: {counts}", flush=True)
     PAGE.write_text(current_page(), encoding="utf-8")
+    return left_out
 
 
 def current_page() -> str:
@@ -358,4 +370,4 @@ if __name__ == "__main__":
     parser.add_argument("--new", action="store_true", help="run only the cases without a kept result")
     parser.add_argument("--page", action="store_true", help="run nothing, and write the page from the kept results")
     given = parser.parse_args()
-    main([] if given.page else given.engines or ENGINES, given.case, given.new)
+    sys.exit(min(main([] if given.page else given.engines or ENGINES, given.case, given.new), 1))
