@@ -4,7 +4,7 @@
     python -m tests.interop.conformance_matrix deltalake polars  # runs these, and reuses the results of the others
     python -m tests.interop.conformance_matrix --new             # runs only the cases without a stored result
     python -m tests.interop.conformance_matrix --case 'ict-*' polars  # runs some cases, and keeps the other results
-    python -m tests.interop.conformance_matrix --keep polars.json     # stores results of deltalog conformance run --json
+    python -m tests.interop.conformance_matrix --keep polars.json     # stores what conformance run --json has printed
 
 Every engine runs in a process of its own; one that needs an environment of its own is installed first:
 ``deltalog conformance install all``. Results are stored in tests/interop/conformance/<engine>.json, those of pairs of
