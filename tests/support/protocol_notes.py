@@ -8,7 +8,7 @@ from __future__ import annotations
 _HEAD = "This section only introduces the sections below it."
 _EXAMPLE = "An example."
 _TERMS = "Terminology."
-_CATALOG = "No case of its own; the cases about catalog-managed tables, tests/unit/catalog and tests/unit/transactions test it."
+_CATALOG = "No case of its own; the cases about catalog-managed tables and tests/unit/catalog test it."
 _NO_CASE = "No rule and no case yet."
 _IN_OTHERS = "No case of its own; the cases of the sections that use it test it too."
 _VARIANT = "No case of its own; the cases of the sections on variants and their files test it."
