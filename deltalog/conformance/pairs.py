@@ -51,7 +51,7 @@ _MAX_REASON = 300
 
 class EngineSet:
     """Engines in processes of their own, which start when they are needed, and end with the block. ``limit_seconds``:
-    the time limit per call. ``cache``: as for ``start_engine``. ``places``: adapters to use instead of those of the kit,
+    the time limit per call. ``cache``: as for ``start_engine``. ``places``: adapters to use instead of the kit's,
     by name."""
 
     def __init__(self, limit_seconds: float, cache: Path | None, places: Mapping[str, str] = {}) -> None:
