@@ -51,10 +51,11 @@ _MAX_REASON = 300
 
 class EngineSet:
     """Engines in processes of their own, which start when they are needed, and end with the block. ``limit_seconds``:
-    the time limit per call. ``cache``: as for ``start_engine``."""
+    the time limit per call. ``cache``: as for ``start_engine``. ``places``: adapters to use instead of the kit's,
+    by name."""
 
-    def __init__(self, limit_seconds: float, cache: Path | None) -> None:
-        self._limit_seconds, self._cache = limit_seconds, cache
+    def __init__(self, limit_seconds: float, cache: Path | None, places: Mapping[str, str] = {}) -> None:
+        self._limit_seconds, self._cache, self._places = limit_seconds, cache, places
         self._started: dict[str, Engine] = {}
         self._exits = contextlib.ExitStack()
 
@@ -70,7 +71,7 @@ class EngineSet:
         """Raises CallError if there is no such engine, or if it is not installed, and AdapterError if it does not
         start."""
         if name not in self._started:
-            engine = start_engine(name, self._limit_seconds, cache=self._cache)
+            engine = start_engine(self._places.get(name, name), self._limit_seconds, cache=self._cache)
             self._started[name] = self._exits.enter_context(engine)
         return self._started[name]
 
@@ -103,16 +104,14 @@ def run_pairs(
     pairs: Iterable[tuple[str, str]],
     available: Sequence[str],
     variants: Sequence[Variant] = VARIANTS,
-) -> Iterator[tuple[tuple[str, str], list[PairResult]]]:
+) -> Iterator[tuple[tuple[str, str], PairResult]]:
     """Run the variants for each pair of engines. ``engine_of``: the engine of a name; it is called when an engine is
-    needed. ``available``: the names of the engines that can be judges. Yields the results of each pair as soon as they
-    arrive. Raises AdapterError if an engine's adapter does not work."""
+    needed. ``available``: the names of the engines that can be judges. Yields each result as soon as it arrives. Raises
+    AdapterError if an engine's adapter does not work."""
     for first, second in pairs:
-        found = []
         for variant in variants:
             third = (engine_of(name) for name in judges(first, second, available))
-            found.append(run_pair(engine_of(first), engine_of(second), third, variant))
-        yield (first, second), found
+            yield (first, second), run_pair(engine_of(first), engine_of(second), third, variant)
 
 
 def run_pair(first: Engine, second: Engine, third: Iterable[Engine], variant: Variant) -> PairResult:

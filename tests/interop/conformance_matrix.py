@@ -56,7 +56,7 @@ PAIRS = RESULTS / "pairs.json"
 # What fits into 400 pixels.
 _CHARACTERS = 40
 # The Spark engines with the sessions of the tests, which find delta-spark's jars by Maven.
-_ADAPTERS = {
+ADAPTERS = {
     "delta-spark": "tests.interop.conformance_matrix:delta_spark",
     "spark_ext": "tests.interop.conformance_matrix:spark_ext",
 }
@@ -177,7 +177,7 @@ def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
     cases = chosen(name, patterns, only_new)
     if not cases:
         return
-    with start_engine(_ADAPTERS.get(name, name)) as engine:
+    with start_engine(ADAPTERS.get(name, name)) as engine:
         self_check(engine)
         store(name, results(engine, cases))
 
