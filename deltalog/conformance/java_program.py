@@ -37,9 +37,7 @@ def _tool(name: str) -> str:
     found = shutil.which(name, path=str(Path(home) / "bin")) if home else shutil.which(name)
     if found is None:
         where = f"below JAVA_HOME, {home}" if home else "on the PATH, and JAVA_HOME is not set"
-        raise CallError(
-            f"an adapter in Java needs a JDK, version {_RELEASE} or newer; there is no {name} {where}."
-        )
+        raise CallError(f"an adapter in Java needs a JDK, version {_RELEASE} or newer; there is no {name} {where}.")
     return found
 
 

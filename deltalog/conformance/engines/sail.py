@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import importlib.metadata
 import uuid
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pysail.spark import SparkConnectServer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.connect.functions import col
 from pyspark.sql.connect.session import SparkSession
 
 from deltalog.conformance.engine import Engine
@@ -28,17 +30,24 @@ class SailEngine(Engine):
     name = "sail"
     version = importlib.metadata.version("pysail")
     refusals = (PySparkException,)
-    lacks = r"[Uu]nsupported (?:Delta )?(?:table|reader|writer) feature|not (?:yet )?(?:supported|implemented)"
+    lacks = (
+        r"Unsupported table features required|Table features must be specified|not (?:yet )?(?:supported|implemented)"
+    )
 
     def __init__(self) -> None:
         self._server = SparkConnectServer("127.0.0.1", 0)
         self._server.start(background=True)
+        atexit.register(self._server.stop)
         _, port = self._server.listening_address
         self._spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
         self._spark.conf.set("spark.sql.session.timeZone", "UTC")
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return self._load(path, versionAsOf=version, timestampAsOf=_text(timestamp_ms))
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        at = _EPOCH + datetime.timedelta(microseconds=timestamp_us)
+        return self._load(path, timestampAsOf=at.isoformat(timespec="microseconds").replace("+00:00", "Z"))
 
     def changes(
         self,
@@ -67,9 +76,14 @@ class SailEngine(Engine):
     def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         names = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date32[day]": "DATE"}
         columns = ", ".join(f"`{each.name}` {names.get(str(each.type), str(each.type))}" for each in schema)
-        partitions = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in partition_by)})" if partition_by else ""
-        with self._registered(path, f"({columns})", partitions, properties):
-            pass
+        table = _name()
+        writer = self._spark.createDataFrame([], columns).writeTo(table).using("delta").option("path", path)
+        for key, value in properties.items():
+            writer = writer.tableProperty(key, value)
+        if partition_by:
+            writer = writer.partitionedBy(*map(col, partition_by))
+        writer.create()
+        self._spark.sql(f"DROP TABLE {table}").collect()
 
     def append(self, path: str, rows: pa.Table) -> None:
         self._frame(rows).write.format("delta").mode("append").save(path)
@@ -95,17 +109,18 @@ class SailEngine(Engine):
                 self._spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ({names})").collect()
 
     @contextmanager
-    def _registered(
-        self, path: str, columns: str = "", partitions: str = "", properties: Mapping[str, str] | None = None
-    ) -> Iterator[str]:
-        """Have the table in the catalog, which is in memory, under a name of its own. With columns, it is created."""
-        table = f"t_{uuid.uuid4().hex}"
-        given = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
-        self._spark.sql(f"CREATE TABLE {table} {columns} USING delta LOCATION '{path}'{partitions}{given}").collect()
+    def _registered(self, path: str) -> Iterator[str]:
+        """Have the table in the catalog of the session, under a name of its own."""
+        table = _name()
+        self._spark.sql(f"CREATE TABLE {table} USING delta LOCATION '{path}'").collect()
         try:
             yield table
         finally:
             self._spark.sql(f"DROP TABLE IF EXISTS {table}").collect()
+
+
+def _name() -> str:
+    return f"t_{uuid.uuid4().hex}"
 
 
 def _pairs(properties: Mapping[str, str]) -> str:

@@ -356,6 +356,16 @@ class Rewriting(DeltalogEngine):
         super().set_properties(path, properties)
         self._after(path, known)
 
+    def delete(self, path: str, where: str) -> None:
+        known = self._known(path)
+        super().delete(path, where)
+        self._after(path, known)
+
+    def restore(self, path: str, version: int) -> None:
+        known = self._known(path)
+        super().restore(path, version)
+        self._after(path, known)
+
 
 def info_of(actions: list[Action]) -> Action:
     found: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
@@ -723,9 +733,10 @@ class ShowsEveryTimestampInFeeds(DeltalogEngine):
     def changes(self, path: str, *range_: Any, **named: Any) -> Any:
         found = super().changes(path, *range_, **named)
         times = []
+        files = {int(file.stem): file for file in commits(path)}
         versions, shown = (found[name].to_pylist() for name in ("_commit_version", "_commit_timestamp"))
         for version, at in zip(versions, shown, strict=True):
-            infos = [a["commitInfo"] for a in actions_of(commits(path)[version]) if "commitInfo" in a]
+            infos = [a["commitInfo"] for a in actions_of(files[version]) if "commitInfo" in a]
             own = infos[0].get("inCommitTimestamp") if infos else None
             times.append(own if isinstance(own, int) else int(at.timestamp() * 1000))
         column = pa.array([ms * 1000 for ms in times], pa.int64()).cast(pa.timestamp("us", "UTC"))

@@ -155,8 +155,8 @@ final class CatalogTables implements Tables {
 
         @Override
         public boolean takes(PostCommitHookType kind) {
-            // A checkpoint needs published commits.
-            return kind != PostCommitHookType.CHECKPOINT;
+            // The others load the table by its path, where an unpublished commit is not to be found.
+            return kind == PostCommitHookType.CHECKSUM_SIMPLE;
         }
     }
 }

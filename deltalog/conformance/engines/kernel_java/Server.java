@@ -28,7 +28,8 @@ public final class Server {
             "unsupported by this version of Delta Kernel|not (?:yet )?supported yet|is not yet supported"
                     + "|is currently unsupported|variant is not supported|Encountered unsupported Delta data type"
                     + "|Kernel doesn't support writing|This version of Delta Kernel does not support"
-                    + "|default values table feature requires IcebergCompatV3";
+                    + "|default values table feature requires IcebergCompatV3"
+                    + "|Schema evolution without column mapping is not supported";
 
     // Exceptions that are faults of a program, and no refusals.
     private static final List<Class<? extends Throwable>> FAULTS = List.of(
@@ -86,6 +87,7 @@ public final class Server {
         } catch (NotSupported reason) {
             answer.put("not_supported", reason.getMessage());
         } catch (Throwable error) {
+            error.printStackTrace(); // for the log of the run
             ObjectNode said = answer.putObject(isFault(error) ? "failed" : "refused");
             said.put("type", error.getClass().getSimpleName()).put("message", message(error));
         }
