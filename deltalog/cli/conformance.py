@@ -252,11 +252,12 @@ def pairs(
         chosen = [(first, second) for first in names for second in names if first != second]
         if not chosen:
             raise typer.BadParameter("A pair needs two engines.")
-        found = {}
+        found: dict[tuple[str, str], list[pair_model.PairResult]] = {pair: [] for pair in chosen}
+        runs = run_pairs(started.engine_of, chosen, started.available(names), variants)
         with out.progress("Starting the engines", "Running") as shown:
-            for pair, results in run_pairs(started.engine_of, chosen, started.available(names), variants):
-                found[pair] = results
-                shown("pairs", len(found), len(chosen))
+            for number, (pair, result) in enumerate(runs, start=1):
+                found[pair].append(result)
+                shown("variants", number, len(chosen) * len(variants))
         document = pair_model.document(SUITE_VERSION, started.versions(names), found)
     if as_json:
         out.document(document)
