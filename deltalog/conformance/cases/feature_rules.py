@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog.conformance.builder import Action, TableBuilder
+from deltalog.conformance.builder import MINUTE, Action, TableBuilder
 from deltalog.conformance.case import (
     CHECKPOINTS,
     FEATURES,
@@ -29,7 +29,17 @@ from deltalog.conformance.case import (
     Step,
     Write,
 )
-from deltalog.conformance.cases.common import Build, Cases, column, columns, ids, list_of, map_of, schema_text
+from deltalog.conformance.cases.common import (
+    FUTURE,
+    Build,
+    Cases,
+    column,
+    columns,
+    ids,
+    list_of,
+    map_of,
+    schema_text,
+)
 from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import deletion_vectors
 
@@ -721,8 +731,9 @@ def _acknowledged() -> Iterator[Case]:
 
 def _protected() -> Iterator[Case]:
     def history(before: int, unknown: bool = False) -> Build:
-        """Versions 0 to 5 of 2025; checkpoints of 2 and 4. Their retention is over. ``before``: the version before
-        which checkpoints are protected. ``unknown``: versions 0 and 1 have an unknown feature."""
+        """Versions 0 to 5; checkpoints of 2 and 4. The retention of the versions 0 to 2 is over, and that of the others
+        is not. ``before``: the version before which checkpoints are protected. ``unknown``: versions 0 and 1 have an
+        unknown feature."""
 
         def build(table: TableBuilder) -> None:
             properties = {
@@ -735,7 +746,9 @@ def _protected() -> Iterator[Case]:
             table.commit(first, table.metadata(configuration=properties), table.add([{"id": 0}]))
             table.commit(table.add([{"id": 1}]))
             for version in range(2, 6):
-                table.commit(*([plain] if version == 2 and unknown else []), table.add([{"id": version}]))
+                file_ms = FUTURE + version * MINUTE if version > 2 else None
+                upgrade = [plain] if version == 2 and unknown else []
+                table.commit(*upgrade, table.add([{"id": version}]), file_ms=file_ms)
                 if version in (2, 4):
                     table.checkpoint()
 
@@ -751,16 +764,16 @@ def _protected() -> Iterator[Case]:
     about = "Log clean-up after a checkpoint keeps protected versions with features that the engine does not know"
     write = Write("checkpoint")
     steps: tuple[Step, ...] = (
-        *(write, Log("cleaned-together", value=6), Rows(ids(5)), Log("rows-by-checkpoint", value=ids(5))),
+        *(write, Log("cleaned-together", value=4), Rows(ids(5)), Log("rows-by-checkpoint", value=ids(5))),
     )
-    yield case("unknown", about, history(6, unknown=True), *steps)
+    yield case("unknown", about, history(4, unknown=True), *steps)
     about = "Log clean-up after a checkpoint removes the protected versions together, or none of them"
-    steps = (write, Log("cleaned-together", value=3), Rows(ids(5)))
-    yield case("together", about, history(3, unknown=True), *steps)
+    steps = (write, Log("cleaned-together", value=2), Rows(ids(5)))
+    yield case("together", about, history(2, unknown=True), *steps)
     about = "Log clean-up after twelve appends and a checkpoint keeps protected commits of unknown features"
     many = tuple(Write("append", rows=[{"id": number}]) for number in range(6, 18))
-    steps = (*many, write, Log("cleaned-together", value=50), Rows(ids(17)))
-    yield case("many", about, history(50, unknown=True), *steps)
+    steps = (*many, write, Log("cleaned-together", value=4), Rows(ids(17)))
+    yield case("many", about, history(4, unknown=True), *steps)
 
 
 # --------------------------------------------------------------------------------------------- sidecars
