@@ -141,9 +141,11 @@ def run_pair(first: Engine, second: Engine, third: Iterable[Engine], variant: Va
             return found.result(FAILED, str(difference))
         except _Refused as reason:
             return found.result(REFUSED, str(reason))
-        idle = [name for name, number in found.commits.items() if not number]
-        if idle:
-            return found.result(REFUSED, next(each for each in found.refused if each.startswith(f"{idle[0]} ")))
+        for name, number in found.commits.items():
+            if not number:
+                reasons = [each for each in found.refused if each.startswith(f"{name} ")]
+                appends = [each for each in reasons if each.startswith(f"{name} append: ")]
+                return found.result(REFUSED, (appends or reasons)[0])
         return found.result(PASSED, None)
 
 

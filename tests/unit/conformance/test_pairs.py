@@ -91,7 +91,7 @@ class Lacking(DeltalogEngine):
         raise RuntimeError(self.message)
 
     create = delete = set_properties = checkpoint = _refuse  # type: ignore[assignment]
-    refusals = (RuntimeError,)
+    refusals: tuple[type[BaseException], ...] = (RuntimeError,)  # type: ignore[assignment]
 
 
 def test_a_feature_that_one_lacks_is_refused_by_name() -> None:
