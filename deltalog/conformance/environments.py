@@ -87,12 +87,12 @@ RECIPES: Mapping[str, Recipe] = {
     "spark_ext": Recipe(
         adapter="spark_ext.conformance:SparkExtEngine",
         here=("pyspark",),
-        packages=("pyspark", "pyarrow"),
+        packages=("pyarrow",),
     ),
     "delta-spark": Recipe(
         adapter="spark_ext.conformance:DeltaSparkEngine",
         here=("pyspark", "delta"),
-        packages=("delta-spark", "pyspark", "pyarrow"),
+        packages=("pyarrow",),
     ),
     "deltalake": Recipe(
         adapter=f"{_ADAPTERS}.deltalake:DeltalakeEngine",

@@ -169,14 +169,6 @@ def _tracked(snapshot: Snapshot, value: Any) -> str | None:
     return values.difference(values.rows_of(found), values.canonical_rows(value))
 
 
-@_check("row-tracking-preserved")
-def _row_tracking_preserved(view: LogView, version: int, value: Any) -> str | None:
-    """The tag delta.rowTracking.preserved in the commitInfo of the commit is true if ``value`` is true, and not true if
-    it is false."""
-    found = (view.info(version).get("tags") or {}).get("delta.rowTracking.preserved")
-    return None if (found == "true") is value else f"the tag delta.rowTracking.preserved is {found!r}"
-
-
 @_check("row-columns-named")
 def _row_columns_named(view: LogView, version: int, value: Any) -> str | None:
     """If row tracking is enabled, two properties name the columns of row ids and row commit versions. The names differ,

@@ -284,8 +284,6 @@ def _appended() -> Iterator[Case]:
     yield _case(
         "append-suspended", about, suspended, _APPEND, Log("no-row-ids"), Rows([*ids(1), *new]), section="row-tracking"
     )
-    about = "An append sets the tag that row ids were preserved"
-    yield _case("append-tag", about, two_files, _APPEND, Log("row-tracking-preserved", value=True), basis=REFERENCE)
 
     def contained(table: TableBuilder) -> None:
         two_files(table)
@@ -364,16 +362,6 @@ def _deleted() -> Iterator[Case]:
     about = "A delete of all rows keeps the high-water mark"
     all_rows = Write("delete", where="id >= 0")
     yield _case("delete-all-append", about, two_files, all_rows, _APPEND, *_fresh(), Rows([{"id": 100}, {"id": 101}]))
-    about = "A delete sets the tag that row ids were preserved if and only if it preserved them"
-    yield _case(
-        "delete-tag",
-        about,
-        two_files,
-        delete,
-        Log("row-ids", value=left),
-        Log("row-tracking-preserved", value=True),
-        basis=REFERENCE,
-    )
 
     def moved(table: TableBuilder) -> None:
         first = _begun(table, (0, 1, 2))[0]

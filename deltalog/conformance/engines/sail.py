@@ -45,6 +45,10 @@ class SailEngine(Engine):
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return self._load(path, versionAsOf=version, timestampAsOf=_text(timestamp_ms))
 
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        at = _EPOCH + datetime.timedelta(microseconds=timestamp_us)
+        return self._load(path, timestampAsOf=at.isoformat(timespec="microseconds").replace("+00:00", "Z"))
+
     def changes(
         self,
         path: str,

@@ -79,6 +79,7 @@ def test_no_server_is_started_without_its_packages(monkeypatch: pytest.MonkeyPat
         assert catalog is None
 
 
+@pytest.mark.long
 def test_the_command_runs_the_cases_on_a_given_server(running: Served) -> None:
     arguments = ["--engine", "deltalog", "--case", "managed-ratified", "--catalog", running.url, "--json"]
     done = subprocess.run(

@@ -28,7 +28,8 @@ public final class Server {
             "unsupported by this version of Delta Kernel|not (?:yet )?supported yet|is not yet supported"
                     + "|is currently unsupported|variant is not supported|Encountered unsupported Delta data type"
                     + "|Kernel doesn't support writing|This version of Delta Kernel does not support"
-                    + "|default values table feature requires IcebergCompatV3";
+                    + "|default values table feature requires IcebergCompatV3"
+                    + "|Schema evolution without column mapping is not supported";
 
     // Exceptions that are faults of a program, and no refusals.
     private static final List<Class<? extends Throwable>> FAULTS = List.of(
