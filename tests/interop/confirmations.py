@@ -330,7 +330,8 @@ class Deltalake:
                   "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
         left = {**file, "deletionVector": vector, "stats": '{"numRecords":3}'}
         info = {"timestamp": T, "operation": "DELETE"}
-        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True}
+        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
+                "partitionValues": {}, "size": file["size"]}  # fmt: skip
         commit(root, 0, [{"commitInfo": info}, *lines, {"add": file}])
         commit(root, 1, [{"commitInfo": info}, {"remove": gone}, {"add": left}])
         # The file is removed with its deletion vector, and no change data file is written.
