@@ -44,7 +44,7 @@ _BOM = b"\xef\xbb\xbf"
 # Commits up to this size are also searched for duplicate keys.
 _SMALL = 1 << 20
 # The lines of the add actions in larger commits are decoded this many at a time.
-_ADD, _EXTRA, _LINES = b'{"add":{', b'" extra"', 512
+_ADD, _EXTRA, _LINES = (b'{"add":{', b'{"add": {'), b'" extra"', 512
 
 
 class _Add(AddFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
