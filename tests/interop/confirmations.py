@@ -2,10 +2,14 @@
 
 A confirmation writes a small table by hand, without the kit and its adapters, calls the engine, and returns its answer.
 The answers are stored with the explanations in tests/interop/conformance/explanations.json;
-test_interop_confirmations.py repeats the confirmations.
+test_interop_confirmations.py repeats the confirmations. conformance_reports.py makes programs of them, so that they use
+nothing of this project.
 
-    python -m tests.interop.confirmations deltalake    # or polars, delta-spark: prints the current answers
+    python -m tests.interop.confirmations deltalake      # or another engine: prints the current answers
     python -m tests.interop.confirmations polars --keep  # and stores them
+
+An engine with an environment of its own, made by ``deltalog conformance install``, is called there: this file is run by
+its path with the Python of that environment, which need not have more than pyarrow and the engine.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import datetime
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -122,12 +128,35 @@ def contradicting(root: Path, **pair: str) -> Path:
     return numbered(root, [day, day + 1000, day + 2000], icts, configuration, **TIMED)
 
 
+def checkpoint(root: Path, version: int) -> None:
+    """Write a classic checkpoint of a version, of a table in which no file was removed."""
+    texts = pa.map_(pa.string(), pa.string())
+    add = {"path": pa.string(), "partitionValues": texts, "size": pa.int64(), "modificationTime": pa.int64(),
+           "dataChange": pa.bool_()}  # fmt: skip
+    form = pa.struct([("provider", pa.string()), ("options", texts)])
+    metadata = {"id": pa.string(), "format": form, "schemaString": pa.string(), "createdTime": pa.int64(),
+                "partitionColumns": pa.list_(pa.string()), "configuration": texts}  # fmt: skip
+    protocol = {"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}
+    kinds = {"protocol": protocol, "metaData": metadata, "add": add}
+    schema = pa.schema([(name, pa.struct([*kind.items()])) for name, kind in kinds.items()])
+    names = [f"{each:020d}.json" for each in range(version + 1)]
+    actions = [json.loads(line) for name in names for line in (root / "_delta_log" / name).read_text().splitlines()]
+    rows = [line for line in actions if kinds.keys() & line.keys()]
+    file = root / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+    pq.write_table(pa.Table.from_pylist(json.loads(json.dumps(rows), object_hook=_pairs), schema), file)
+    (root / "_delta_log" / "_last_checkpoint").write_text(json.dumps({"version": version, "size": len(rows)}))
+
+
+def _pairs(value: Line) -> Any:
+    """Maps as pairs, as pyarrow takes them."""
+    return {key: [*each.items()] if key in ("options", "configuration", "partitionValues") else each
+            for key, each in value.items()}  # fmt: skip
+
+
 def without_commits(root: Path) -> Path:
     """Create a table with a checkpoint of version 1, and delete the commits 0 and 1."""
-    import deltalake
-
     numbered(root, [T, T + HOUR_MS])
-    deltalake.DeltaTable(str(root)).create_checkpoint()
+    checkpoint(root, 1)
     commit(root, 2, [{"commitInfo": {"timestamp": T + 2 * HOUR_MS, "operation": "WRITE"}},
                      parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))])  # fmt: skip
     for version in (0, 1):
@@ -253,20 +282,24 @@ class Deltalake:
     def removed_with_vector(self, root: Path) -> str:
         import deltalake
 
-        from deltalog import DeltaTable
-
-        properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
-        rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
-        table = DeltaTable.create(root, rows.schema, data=rows, properties=properties)
-        table.delete("id = 2")
-        before = table.version
-        # The commit removes the file with its deletion vector, and no change data file is written.
-        lines = [json.loads(line) for line in (root / "_delta_log" / f"{before:020d}.json").read_text().splitlines()]
-        add = next(line["add"] for line in lines if "add" in line)
-        remove = {"path": add["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
-                  "partitionValues": {}, "size": add["size"], "deletionVector": add["deletionVector"]}  # fmt: skip
-        commit(root, before + 1, [{"commitInfo": {"timestamp": T, "operation": "DELETE"}}, {"remove": remove}])
-        feed = deltalake.DeltaTable(str(root)).load_cdf(starting_version=before + 1)
+        features = ["deletionVectors"]
+        lines = head(
+            schema_text(id="long"), {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"},
+            minReaderVersion=3, minWriterVersion=7, readerFeatures=features,
+            writerFeatures=[*features, "changeDataFeed"],
+        )  # fmt: skip
+        file = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))["add"]
+        # The second of the three rows.
+        vector = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
+                  "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
+        left = {**file, "deletionVector": vector, "stats": '{"numRecords":3}'}
+        info = {"timestamp": T, "operation": "DELETE"}
+        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True}
+        commit(root, 0, [{"commitInfo": info}, *lines, {"add": file}])
+        commit(root, 1, [{"commitInfo": info}, {"remove": gone}, {"add": left}])
+        # The file is removed with its deletion vector, and no change data file is written.
+        commit(root, 2, [{"commitInfo": info}, {"remove": {**gone, "deletionVector": vector}}])
+        feed = deltalake.DeltaTable(str(root)).load_cdf(starting_version=2)
         return "rows 1 and 3 were left: the feed of their removal has " + said(lambda: sorted_ids(feed.read_all()))
 
     def append_after_remove(self, root: Path) -> str:
@@ -431,6 +464,83 @@ class DeltaSpark:
     }
 
 
+# ------------------------------------------------------------------------------------- engines on the Rust kernel
+
+
+class PolarsDeltalake(Polars):
+    def rows(self, root: Path, version: Any = None) -> pa.Table:
+        import polars_deltalake
+
+        return polars_deltalake.read_delta(str(root), version=version).to_arrow()
+
+    CASES: Mapping[str, str] = {}
+
+
+class KernelRs(Deltalake):
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        import delta_kernel_rust_sharing_wrapper as kernel
+
+        place = root.as_uri() + "/"
+        interface = kernel.PythonInterface(place)
+        return kernel.ScanBuilder(kernel.Table(place).snapshot(interface)).build().execute(interface).read_all()
+
+    CASES: Mapping[str, str] = {}
+
+
+class DuckDB(Deltalake):
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        import duckdb
+        import duckdb_extension_delta
+
+        (extension,) = Path(duckdb_extension_delta.__path__[0]).glob(f"extensions/v{duckdb.__version__}/*")
+        duckdb.execute(f"LOAD '{extension}'")
+        at = "" if version is None else f", version => {version}"
+        return duckdb.execute(f"FROM delta_scan('{root}'{at})").to_arrow_table()
+
+    CASES: Mapping[str, str] = {}
+
+
+class Chdb(Deltalake):
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        import chdb
+
+        at = "" if version is None else f" SETTINGS delta_lake_snapshot_version = {version}"
+        found = chdb.query(f"FROM deltaLakeLocal('{root}') SELECT *{at}", "Parquet", options={"user_files_path": "/"})
+        return pq.read_table(pa.BufferReader(found.bytes()))
+
+    CASES: Mapping[str, str] = {}
+
+
+class Daft(Polars):
+    def rows(self, root: Path, version: Any = None) -> pa.Table:
+        import daft
+
+        return daft.read_deltalake(str(root), version=version).to_arrow()
+
+    CASES: Mapping[str, str] = {}
+
+
+# ------------------------------------------------------------------------------------------------------ Sail
+
+
+class Sail(DeltaSpark):
+    """Sail's server runs in this process; PySpark's client of Spark Connect calls it."""
+
+    def rows(self, root: Path, **options: Any) -> list[Any]:
+        return sorted(row["id"] for row in self.spark.read.format("delta").options(**options).load(str(root)).collect())
+
+    CASES: Mapping[str, str] = {}
+
+
+def sail_session() -> Any:
+    from pysail.spark import SparkConnectServer
+    from pyspark.sql import SparkSession
+
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    return SparkSession.builder.remote(f"sc://127.0.0.1:{server.listening_address[1]}").getOrCreate()
+
+
 def confirm(engine: Any, place: Path) -> dict[str, str]:
     """The engine's answers, one for each explanation, keyed by the first case pattern of the explanation."""
     return {
@@ -444,18 +554,64 @@ def _made(path: Path) -> Path:
     return path
 
 
+# By name of the engine.
+CLASSES: Mapping[str, type[Any]] = {
+    "deltalake": Deltalake,
+    "polars": Polars,
+    "delta-spark": DeltaSpark,
+    "polars-deltalake": PolarsDeltalake,
+    "kernel-rs": KernelRs,
+    "duckdb": DuckDB,
+    "chdb": Chdb,
+    "daft": Daft,
+    "sail": Sail,
+}
+# Those that are in the environment of the tests.
+_HERE = ("deltalake", "polars", "delta-spark")
+
+
 def engine_of(name: str) -> Any:
     """The engine with this name; for delta-spark, it uses the Spark session of the tests."""
+    if name == "sail":
+        return Sail(sail_session())
     if name != "delta-spark":
-        return {"deltalake": Deltalake, "polars": Polars}[name]()
+        return CLASSES[name]()
     from tests.support.spark import delta_session
 
     return DeltaSpark(delta_session())
 
 
+def python_of(name: str) -> Path | None:
+    """The Python of the engine's own environment; None if it has none, or is not installed."""
+    from deltalog.conformance.environments import cache_directory, description_of, environment_of
+
+    place = environment_of(name, cache_directory())
+    return place / "bin" / "python" if description_of(place) is not None else None
+
+
+def answers(name: str) -> dict[str, str]:
+    """The current answers of an engine, from its own environment if it has one. Raises LookupError if it is not
+    installed."""
+    if name in _HERE:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+            return confirm(engine_of(name), Path(place))
+    python = python_of(name)
+    if python is None:
+        raise LookupError(f"{name} is not installed")
+    return dict(json.loads(run_there(python, [str(Path(__file__)), name, "--there"]).splitlines()[-1]))
+
+
+def run_there(python: Path, arguments: Sequence[str]) -> str:
+    """Run a program with the Python of an engine's environment, and return what it prints."""
+    command = [str(python), "-I", "-X", "utf8", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"{arguments[0]}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
 def main(name: str, keep: bool) -> None:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        found = confirm(engine_of(name), Path(place))
+    found = answers(name)
     for pattern, answer in found.items():
         print(f"{pattern}: {answer}")
     if keep:
@@ -465,9 +621,21 @@ def main(name: str, keep: bool) -> None:
         EXPLANATIONS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def main_there(name: str) -> None:
+    """Print the answers as JSON, on one line."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        print(json.dumps(confirm(engine_of(name), Path(place))))
+    sys.stdout.flush()
+    os._exit(0)  # threads of an engine need not end
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.interop.confirmations")
-    parser.add_argument("engine", choices=["deltalake", "polars", "delta-spark"])
+    parser.add_argument("engine", choices=[*CLASSES])
     parser.add_argument("--keep", action="store_true", help="keep the answers in explanations.json")
+    parser.add_argument("--there", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    main(given.engine, given.keep)
+    if given.there:
+        main_there(given.engine)
+    else:
+        main(given.engine, given.keep)

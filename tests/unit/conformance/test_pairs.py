@@ -1,0 +1,204 @@
+"""Cross-writing: what a pair of engines must keep, and faulty writers that are detected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog.conformance import Engine, NotSupported
+from deltalog.conformance.engines.deltalog import DeltalogEngine
+from deltalog.conformance.pair_model import (
+    VARIANTS,
+    Act,
+    Model,
+    PairResult,
+    acts,
+    cell,
+    commit_times,
+    document,
+    judges,
+    merged,
+    table,
+)
+from deltalog.conformance.pairs import run_pair
+from tests.support.conformance.pair_mutants import PAIR_MUTANTS
+
+BY_NAME = {variant.name: variant for variant in VARIANTS}
+
+
+class Other(DeltalogEngine):
+    name = "other"
+
+
+class Judge(DeltalogEngine):
+    name = "judge"
+
+
+def run(first: Engine, second: Engine, variant: str = "plain", judge: Engine | None = None) -> PairResult:
+    return run_pair(first, second, [judge or Judge()], BY_NAME[variant])
+
+
+@pytest.mark.parametrize("variant", BY_NAME)
+def test_two_engines_without_a_defect_pass(variant: str) -> None:
+    found = run(DeltalogEngine(), Other(), variant)
+    assert (found.outcome, found.reason, found.refused, found.judge) == ("passed", None, [], "judge")
+    late = bool(BY_NAME[variant].late)
+    assert found.commits == {"deltalog": 8, "other": 9 + late}
+
+
+@pytest.mark.parametrize("mutant", PAIR_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_faulty_writer_is_caught(mutant: type[Engine]) -> None:
+    variants, word = PAIR_MUTANTS[mutant]
+    found = [run(*pair, variant) for variant in variants.split() for pair in ((Other(), mutant()), (mutant(), Other()))]
+    assert any(each.outcome == "failed" and word in (each.reason or "") for each in found), found
+
+
+class NoDeletes(DeltalogEngine):
+    name = "no-deletes"
+
+    def delete(self, path: str, where: str) -> None:
+        raise NotSupported("deleting by condition")
+
+
+def test_what_an_engine_cannot_do_is_listed_and_the_rest_is_done() -> None:
+    found = run(NoDeletes(), Other())
+    assert found.outcome == "passed" and set(found.refused) == {"no-deletes delete: deleting by condition"}
+    assert found.commits == {"no-deletes": 6, "other": 9}
+
+
+class Lacking(DeltalogEngine):
+    """Refuses every write of a table with in-commit timestamps."""
+
+    name = "lacking"
+    message = "the writer feature inCommitTimestamp is unknown"
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        raise RuntimeError(self.message)
+
+    overwrite = append
+
+    def _refuse(self, *arguments: Any) -> None:
+        raise RuntimeError(self.message)
+
+    create = delete = set_properties = checkpoint = _refuse  # type: ignore[assignment]
+    refusals = (RuntimeError,)
+
+
+def test_a_feature_that_one_lacks_is_refused_by_name() -> None:
+    found = run(Lacking(), Other(), "in-commit-timestamps")
+    assert found.outcome == "refused" and "inCommitTimestamp is unknown" in (found.reason or "")
+    assert found.commits == {"lacking": 0, "other": 8}
+    # The other engine created the table.
+    assert found.refused[0].startswith("lacking create: ")
+
+
+def test_a_refusal_of_an_ordinary_table_is_a_failure() -> None:
+    found = run(Other(), Lacking())
+    assert found.outcome == "failed" and "lacking append: RuntimeError" in (found.reason or "")
+
+
+def test_an_error_that_is_no_refusal_is_a_failure() -> None:
+    engine = Lacking()
+    engine.refusals = (ValueError,)
+    assert run(Other(), engine, "in-commit-timestamps").outcome == "failed"
+
+
+def test_a_table_that_nobody_can_create_is_refused() -> None:
+    found = run(Lacking(), NoTables(), "in-commit-timestamps")
+    assert found.outcome == "refused" and found.commits == {"lacking": 0, "no-tables": 0}
+
+
+class NoTables(Other):
+    name = "no-tables"
+
+    def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
+        raise NotSupported("creating a table with properties")
+
+
+class Blind(Judge):
+    """A judge that does not see the last row."""
+
+    name = "blind"
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        found = super().rows(path, version, timestamp_ms)
+        return found.slice(0, max(found.num_rows - 1, 0))
+
+
+class Unable(Engine):
+    name = "unable"
+
+
+def test_the_judge_is_believed_and_one_that_cannot_read_is_passed_over() -> None:
+    assert "blind reads the latest version" in (run(DeltalogEngine(), Other(), judge=Blind()).reason or "")
+    found = run_pair(DeltalogEngine(), Other(), [Unable(), Judge()], BY_NAME["plain"])
+    assert (found.outcome, found.judge) == ("passed", "judge")
+    found = run_pair(DeltalogEngine(), Other(), [Unable()], BY_NAME["plain"])
+    assert (found.outcome, found.judge) == ("passed", None)
+
+
+class WrongInThePast(Other):
+    name = "wrong-in-the-past"
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        return super().rows(path, None if version is None else max(version - 1, 0), timestamp_ms)
+
+
+def test_the_two_engines_read_all_versions_at_the_end() -> None:
+    assert "at the end, wrong-in-the-past reads version" in (run(DeltalogEngine(), WrongInThePast()).reason or "")
+
+
+def test_the_steps_of_a_variant() -> None:
+    for variant in VARIANTS:
+        found = acts(variant)
+        assert found[0].call == "create" and {act.by for act in found} == {0, 1}
+        calls = {(act.by, act.call) for act in found if act.call != "create"}
+        assert len(calls) == 2 * len({call for _, call in calls})
+
+
+def test_the_model() -> None:
+    model = Model()
+    model.take(Act(0, "create", properties={"a": "1"}), 1)
+    model.take(Act(0, "append", ({"id": 1}, {"id": 2})), 1)
+    model.take(Act(1, "delete", removed=(1,)), 1)
+    model.take(Act(1, "set_properties", properties={"delta.enableInCommitTimestamps": "true"}), 2)
+    assert [len(rows) for rows in model.rows] == [0, 2, 1, 1, 1]
+    assert model.ict_from == model.latest == 4 and set(model.properties) == {"a", "delta.enableInCommitTimestamps"}
+    assert model.wrong_number_of_commits(Act(0, "append"), 2) and not model.wrong_number_of_commits(Act(0, "append"), 1)
+    assert model.wrong_number_of_commits(Act(0, "checkpoint"), 1)
+    assert model.wrong_number_of_commits(Act(0, "delete", removed=(9,)), 0) is None
+    assert model.wrong_number_of_commits(Act(0, "delete", removed=(2,)), 0)
+
+
+def test_the_times_of_commits() -> None:
+    assert commit_times([5, 5, 3, 9], [None] * 4, None) == [5, 6, 7, 9]
+    assert commit_times([5, 5, 3, 9], [None, None, 8, 20], 2) == [5, 6, 8, 20]
+
+
+def test_judges_share_no_code_with_the_pair_if_possible() -> None:
+    names = ["deltalog", "spark_ext", "delta-spark", "kernel-java", "deltalake", "sail", "duckdb", "mine"]
+    assert judges("deltalog", "deltalake", names)[0] == "kernel-java"
+    assert judges("delta-spark", "deltalake", names)[:2] == ["sail", "spark_ext"]
+    assert "deltalog" not in judges("kernel-java", "sail", names)
+    assert judges("deltalog", "spark_ext", ["deltalog", "spark_ext"]) == []
+
+
+def test_documents_are_merged_and_shown() -> None:
+    passed, failed = PairResult("plain", "passed"), PairResult("partitioned", "failed", "why")
+    before = document("1.1", {"a": "1", "b": "1"}, {("a", "b"): [passed, failed]})
+    assert before["pairs"][0]["results"][1]["reason"] == "why"
+    results = {("a", "b"): [PairResult("partitioned", "refused")], ("c", "a"): [passed]}
+    again = document("1.1", {"a": "1", "c": "2"}, results)
+    both = merged(before, again)
+    assert [(pair["first"], pair["second"]) for pair in both["pairs"]] == [("a", "b"), ("c", "a")]
+    assert [each["outcome"] for each in both["pairs"][0]["results"]] == ["passed", "refused"]
+    assert table(both) == [
+        ["created by", "and a", "and b", "and c"],
+        ["a", "–", "1 of 1 (1 refused)", "–"],
+        ["b", "–", "–", "–"],
+        ["c", "1 of 1", "–", "–"],
+    ]
+    assert cell([]) == "–" and cell([{"outcome": "refused"}]) == "1 refused"
