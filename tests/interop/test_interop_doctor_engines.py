@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from deltalog.conformance.environments import RECIPES, launch_of
 
 from deltalog import CallError
 from deltalog.conformance import ENGINES, Engine, all_cases, start_engine
+from deltalog.conformance.environments import RECIPES, launch_of
 from tests.support.doctor.engine_tables import examine_written
 from tests.support.spark import DeltaSpark
 
