@@ -206,19 +206,18 @@ _FAMILIES = {
     "chdb": "delta-kernel-rs",
     "daft": "delta-kernel-rs",
 }
-# The engines that are preferred as judges, the best first.
-_JUDGES = ("kernel-java", "delta-spark", "deltalake", "sail", "spark_ext", "duckdb", "chdb", "kernel-rs", "polars")
+# The engines that are preferred as judges, the best first. Sail's reads of several versions in one session fail.
+_JUDGES = ("kernel-java", "delta-spark", "deltalake", "spark_ext", "duckdb", "chdb", "kernel-rs", "polars", "sail")
 # Engines by whose answers in-commit timestamps can be judged; the others go by the times of files.
 TIMED = ("deltalog", "spark_ext", "delta-spark", "kernel-java", "sail")
 
 
 def judges(first: str, second: str, available: Sequence[str]) -> list[str]:
-    """The engines that can judge a pair, the best first: engines of another family, then those of the same, in each
-    case those that resolve in-commit timestamps first."""
+    """The engines that can judge a pair, the best first: engines of another family, then those of the same."""
     families = {_family(first), _family(second)}
     others = [name for name in available if name not in (first, second, "deltalog")]
     rank = {name: number for number, name in enumerate(_JUDGES)}
-    return sorted(others, key=lambda name: (_family(name) in families, name not in TIMED, rank.get(name, len(rank))))
+    return sorted(others, key=lambda name: (_family(name) in families, rank.get(name, len(rank))))
 
 
 def _family(engine: str) -> str:

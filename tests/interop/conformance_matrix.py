@@ -4,6 +4,7 @@
     python -m tests.interop.conformance_matrix deltalake polars  # runs these, and reuses the results of the others
     python -m tests.interop.conformance_matrix --new             # runs only the cases without a stored result
     python -m tests.interop.conformance_matrix --case 'ict-*' polars  # runs some cases, and keeps the other results
+    python -m tests.interop.conformance_matrix --keep polars.json     # stores what conformance run --json has printed
 
 Every engine runs in a process of its own; one that needs an environment of its own is installed first:
 ``deltalog conformance install all``. Results are stored in tests/interop/conformance/<engine>.json, those of pairs of
@@ -20,12 +21,14 @@ import argparse
 import fnmatch
 import json
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from deltalog import CallError
 from deltalog.conformance import (
     ENGINES,
     SUITE_VERSION,
@@ -53,7 +56,7 @@ PAIRS = RESULTS / "pairs.json"
 # What fits into 400 pixels.
 _CHARACTERS = 40
 # The Spark engines with the sessions of the tests, which find delta-spark's jars by Maven.
-_ADAPTERS = {
+ADAPTERS = {
     "delta-spark": "tests.interop.conformance_matrix:delta_spark",
     "spark_ext": "tests.interop.conformance_matrix:spark_ext",
 }
@@ -91,9 +94,31 @@ def results(engine: Engine, cases: Iterable[Case]) -> dict[str, Any]:
     found = report.document(
         engine.name, engine.version, SUITE_VERSION, outcomes, environment=environment, seconds=seconds
     )
+    return tidy(found)
+
+
+def tidy(found: dict[str, Any]) -> dict[str, Any]:
     for case in found["cases"]:
         case["reason"] = case["reason"] and _PLACE.sub("TABLE", case["reason"])[:300]
     return found
+
+
+def keep_document(file: Path) -> str:
+    """Store the results in a document that ``deltalog conformance run --json`` has printed. Returns the engine's name.
+    Raises ValueError if it is none, or is of another suite or of no engine of the kit."""
+    found = json.loads(file.read_text(encoding="utf-8"))
+    if found["suite"] != SUITE_VERSION or found["engine"] not in ENGINES:
+        raise ValueError(f"{file} has results of {found['engine']} with suite {found['suite']}, not {SUITE_VERSION}.")
+    known = {case.id for case in all_cases()}
+    found["cases"] = [case for case in found["cases"] if case["id"] in known]
+    store(found["engine"], tidy(found))
+    return str(found["engine"])
+
+
+def store(name: str, found: Mapping[str, Any]) -> None:
+    """Store results, together with the stored results of the other cases."""
+    partly = len(found["cases"]) < len(all_cases())
+    keep(name, merged(stored(name), found) if partly and name in available() else found)
 
 
 def stored(name: str) -> dict[str, Any]:
@@ -152,10 +177,9 @@ def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
     cases = chosen(name, patterns, only_new)
     if not cases:
         return
-    with start_engine(_ADAPTERS.get(name, name)) as engine:
+    with start_engine(ADAPTERS.get(name, name)) as engine:
         self_check(engine)
-        found = results(engine, cases)
-    keep(name, merged(stored(name), found) if len(cases) < len(all_cases()) and name in available() else found)
+        store(name, results(engine, cases))
 
 
 def explanation(engine: str, id: str, explanations: Mapping[str, Any]) -> Mapping[str, str] | None:
@@ -332,11 +356,21 @@ def _quoted(reason: str, most: int = 160) -> str:
     return f"`{text if len(text) <= most else text[: most - 1] + '…'}`"
 
 
-def main(names: Sequence[str], patterns: str | None, only_new: bool) -> None:
-    """Run engines, one after the other, and write the page."""
+def main(names: Sequence[str], patterns: str | None, only_new: bool) -> int:
+    """Run engines, one after the other, and write the page. An engine that cannot run is left out. Returns the number
+    of these."""
+    left_out = 0
     for name in names:
-        run_and_keep(name, patterns, only_new)
+        try:
+            run_and_keep(name, patterns, only_new)
+        except CallError as error:
+            left_out += 1
+            print(f"{name}: {error.message}", flush=True)
+        else:
+            counts = ", ".join(f"{number} {kind}" for kind, number in stored(name)["summary"].items())
+            print(f"{name}: {counts}", flush=True)
     PAGE.write_text(current_page(), encoding="utf-8")
+    return left_out
 
 
 def current_page() -> str:
@@ -357,5 +391,11 @@ if __name__ == "__main__":
     parser.add_argument("--case", help="patterns of ids: run only these cases, and keep the results of the others")
     parser.add_argument("--new", action="store_true", help="run only the cases without a kept result")
     parser.add_argument("--page", action="store_true", help="run nothing, and write the page from the kept results")
+    parser.add_argument(
+        "--keep", type=Path, action="append", default=[], metavar="FILE",
+        help="run nothing, and store the results that deltalog conformance run --json has printed into a file",
+    )  # fmt: skip
     given = parser.parse_args()
-    main([] if given.page else given.engines or ENGINES, given.case, given.new)
+    for file in given.keep:
+        print(keep_document(file))
+    sys.exit(min(main([] if given.page or given.keep else given.engines or ENGINES, given.case, given.new), 1))

@@ -86,7 +86,8 @@ def program(report: Report) -> str:
     tree = ast.parse(_SOURCE)
     methods = _methods(tree, engine)
     top = {name: node for node in tree.body for name in _names(node)}
-    wanted, queue = {"Path", "tempfile"}, [methods[method]]
+    wanted = {"Path", "tempfile"}
+    queue: list[ast.AST] = [methods[method]]
     if report.engine == "sail":
         queue.append(top[_SAIL])
         wanted.add(_SAIL)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deltalog import CallError
-from deltalog.conformance import Engine, all_cases, self_check, start_engine
+from deltalog.conformance import Engine, Outcome, all_cases, self_check, start_engine
 from deltalog.conformance.environments import RECIPES, launch_of
 from deltalog.conformance.installation import install
 from tests.interop import conformance_matrix as matrix
@@ -65,6 +66,23 @@ def test_results_of_some_cases_replace_those_of_the_same_cases() -> None:
     assert found["cases"] == [first, again["cases"][0]] and found["summary"]["failed"] == 1
     with pytest.raises(ValueError, match="run all cases"):
         matrix.merged(before, {**again, "version": "0"})
+
+
+def test_documents_of_the_command_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "RESULTS", tmp_path)
+    found = matrix.report.document(
+        "polars", "0", matrix.SUITE_VERSION,
+        [Outcome(case.id, case.area, "failed", f"no {tmp_path}/table/x") for case in all_cases()[:2]],
+        environment={"polars": "0"}, seconds=1.23,
+    )  # fmt: skip
+    (tmp_path / "document").write_text(json.dumps(found))
+    assert matrix.keep_document(tmp_path / "document") == "polars"
+    kept = matrix.stored("polars")
+    assert kept["environment"] == {"polars": "0"} and kept["seconds"] == 1.2
+    assert [case["reason"] for case in kept["cases"]] == ["no TABLE/x"] * 2
+    (tmp_path / "document").write_text(json.dumps({**found, "suite": "0.1"}))
+    with pytest.raises(ValueError, match="with suite 0"):
+        matrix.keep_document(tmp_path / "document")
 
 
 def test_only_cases_without_a_result_are_new() -> None:

@@ -36,7 +36,6 @@ NOTES: dict[str, str] = {
     "json-example-2--on-disk-with-absolute-path": _EXAMPLE,
     "json-example-3--inline": _EXAMPLE,
     "reader-requirements-for-deletion-vectors": _NO_CASE,
-    "terminology-commits": _TERMS,
     "terminology-delta-client": _TERMS,
     "terminology-catalogs": _TERMS,
     "catalog-responsibilities": _CATALOG,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import importlib.metadata
 import uuid
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pysail.spark import SparkConnectServer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.connect.functions import col
 from pyspark.sql.connect.session import SparkSession
-from pyspark.sql.functions import col
 
 from deltalog.conformance.engine import Engine
 
@@ -36,12 +37,17 @@ class SailEngine(Engine):
     def __init__(self) -> None:
         self._server = SparkConnectServer("127.0.0.1", 0)
         self._server.start(background=True)
+        atexit.register(self._server.stop)
         _, port = self._server.listening_address
         self._spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
         self._spark.conf.set("spark.sql.session.timeZone", "UTC")
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return self._load(path, versionAsOf=version, timestampAsOf=_text(timestamp_ms))
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        at = _EPOCH + datetime.timedelta(microseconds=timestamp_us)
+        return self._load(path, timestampAsOf=at.isoformat(timespec="microseconds").replace("+00:00", "Z"))
 
     def changes(
         self,

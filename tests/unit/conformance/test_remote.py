@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from deltalog.conformance import (
     self_check,
     start_engine,
 )
-from deltalog.conformance.case import Changes, LatestVersion, Rows
+from deltalog.conformance.case import CATALOG_MANAGED, Changes, LatestVersion, Rows
 from deltalog.conformance.cases.common import Timeline, ids
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.remote import EngineFailure, EngineGone, EngineRefusal, Launch
@@ -166,10 +167,10 @@ def test_a_process_that_hangs_or_dies_fails_the_case_and_is_started_again(
 @pytest.mark.usefixtures("_in_checkout")
 def test_other_cases_are_not_affected() -> None:
     cases = [LATE[f"ict-late-exact-{each}"] for each in ("enablement", "earlier", "later")]
-    with start_engine("tests.support.conformance.awkward:Awkward", limit_seconds=2) as engine:
+    with start_engine("tests.support.conformance.awkward:Awkward", limit_seconds=4) as engine:
         outcomes = list(run(engine, [*cases, cases[0]]))
     assert ["rows are" in str(each.reason) for each in outcomes] == [True, False, False, True]
-    assert "no outcome within 2 seconds" in str(outcomes[1].reason) and "status 7" in str(outcomes[2].reason)
+    assert "no outcome within 4 seconds" in str(outcomes[1].reason) and "status 7" in str(outcomes[2].reason)
 
 
 def test_the_children_of_a_process_are_killed_with_it(tmp_path: Path) -> None:
@@ -214,7 +215,9 @@ def test_what_the_engine_writes_to_standard_error_can_be_kept(tmp_path: Path) ->
 
 def test_an_adapter_is_told_by_its_hello(awkward: RemoteEngine) -> None:
     assert (awkward.name, awkward.version, awkward.lacks) == ("awkward", "7", "lacks this")
-    assert awkward.environment["pyarrow"] == pa.__version__ and awkward.environment["python"].startswith("3.")
+    assert awkward.environment == {
+        "python": platform.python_version(), "pyarrow": pa.__version__, "pytest": pytest.__version__,
+    }  # fmt: skip
     assert awkward.calls == ("rows", "latest_version", "history", "begin")
 
 
@@ -320,7 +323,7 @@ class Foreign(Awkward):
 
 
 def test_deltalog_has_the_same_outcomes_in_both_places(is_long: bool) -> None:
-    cases = all_cases()[:: 1 if is_long else 25]
+    cases = [case for case in all_cases() if case.area != CATALOG_MANAGED][:: 1 if is_long else 60]
     with start_engine("deltalog") as engine:
         there = list(run(engine, cases))
     assert there == list(run(load_engine("deltalog"), cases))

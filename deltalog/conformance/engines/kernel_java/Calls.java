@@ -9,6 +9,7 @@ import io.delta.kernel.Snapshot;
 import io.delta.kernel.Transaction;
 import io.delta.kernel.TransactionCommitResult;
 import io.delta.kernel.data.Row;
+import io.delta.kernel.exceptions.ConcurrentTransactionException;
 import io.delta.kernel.exceptions.StartVersionNotFoundException;
 import io.delta.kernel.hook.PostCommitHook;
 import io.delta.kernel.internal.types.DataTypeJsonSerDe;
@@ -30,13 +31,16 @@ import java.util.TreeMap;
 final class Calls {
     static final List<String> NAMES = List.of(
             "rows",
+            "tracked_rows",
             "version_at",
             "latest_version",
             "history",
             "changes",
             "create",
             "append",
+            "append_once",
             "set_properties",
+            "set_type",
             "checkpoint",
             "of_catalog",
             "begin");
@@ -64,8 +68,11 @@ final class Calls {
                 create(arguments);
                 return null;
             case "append":
+            case "append_once":
             case "set_properties":
-                return write(name, arguments);
+            case "set_type":
+                write(name, arguments);
+                return null;
             case "overwrite":
                 throw new Server.NotSupported("overwriting");
             case "delete":
@@ -83,6 +90,9 @@ final class Calls {
             case "rows":
                 Snapshot snapshot = table.load(number(arguments, "version"), number(arguments, "timestamp_ms"));
                 return RowFile.write(table.engine(), Reading.rows(table.engine(), snapshot), into);
+            case "tracked_rows":
+                Snapshot tracked = table.load(number(arguments, "version"), null);
+                return RowFile.write(table.engine(), Reading.trackedRows(table.engine(), tracked), into);
             case "version_at":
                 return table.load(null, number(arguments, "timestamp_ms")).getVersion();
             case "latest_version":
@@ -144,33 +154,68 @@ final class Calls {
         tables.create(arguments.get("path").asText(), columns, partitionBy, properties);
     }
 
-    private Object write(String name, JsonNode arguments) throws Exception {
+    private void write(String name, JsonNode arguments) throws Exception {
         Tables.Table table = begun == null ? tables.open(arguments.get("path").asText()) : begunTable;
         Snapshot snapshot = begun == null ? table.load(null, null) : begun;
-        boolean append = name.equals("append");
-        Operation operation = append ? Operation.WRITE : Operation.MANUAL_UPDATE;
+        boolean appends = name.startsWith("append");
+        Operation operation = appends ? Operation.WRITE : Operation.MANUAL_UPDATE;
         UpdateTableTransactionBuilder builder = snapshot.buildUpdateTableTransaction(Tables.ENGINE_INFO, operation);
-        if (!append) {
-            Map<String, String> added = new HashMap<>();
-            Set<String> removed = new HashSet<>();
-            arguments.get("properties").fields().forEachRemaining(each -> {
-                if (each.getValue().isNull()) {
-                    removed.add(each.getKey());
-                } else {
-                    added.put(each.getKey(), each.getValue().asText());
-                }
-            });
-            builder = added.isEmpty() ? builder : builder.withTablePropertiesAdded(added);
-            builder = removed.isEmpty() ? builder : builder.withTablePropertiesRemoved(removed);
+        if (name.equals("set_properties")) {
+            builder = withProperties(builder, arguments.get("properties"));
+        } else if (name.equals("set_type")) {
+            builder = builder.withUpdatedSchema(
+                    widened(snapshot, arguments.get("column").asText(), arguments.get("type")));
+        } else if (name.equals("append_once")) {
+            builder = builder.withTransactionId(
+                    arguments.get("application").asText(),
+                    arguments.get("application_version").asLong());
         }
-        Transaction transaction = builder.build(table.engine());
+        Transaction transaction;
+        try {
+            transaction = builder.build(table.engine());
+        } catch (ConcurrentTransactionException written) {
+            return; // the kernel compares the identifier with the snapshot before a connector writes rows
+        }
         List<Row> actions = new ArrayList<>();
-        if (append) {
+        if (appends) {
             String file = arguments.get("rows").get("parquet").asText();
             actions = new Appending(table.engine(), transaction).actions(file);
         }
         commit(table, transaction, actions);
-        return null;
+    }
+
+    private static UpdateTableTransactionBuilder withProperties(
+            UpdateTableTransactionBuilder builder, JsonNode properties) {
+        Map<String, String> added = new HashMap<>();
+        Set<String> removed = new HashSet<>();
+        properties.fields().forEachRemaining(each -> {
+            if (each.getValue().isNull()) {
+                removed.add(each.getKey());
+            } else {
+                added.put(each.getKey(), each.getValue().asText());
+            }
+        });
+        UpdateTableTransactionBuilder made = added.isEmpty() ? builder : builder.withTablePropertiesAdded(added);
+        return removed.isEmpty() ? made : made.withTablePropertiesRemoved(removed);
+    }
+
+    /** The schema with another type of a column, or of a field of a struct, given by its path with dots. */
+    private static StructType widened(Snapshot snapshot, String column, JsonNode type) throws Exception {
+        JsonNode schema = Server.JSON.readTree(DataTypeJsonSerDe.serializeStructType(snapshot.getSchema()));
+        JsonNode struct = schema;
+        ObjectNode found = null;
+        for (String name : column.split("\\.")) {
+            found = null;
+            for (JsonNode field : struct.path("fields")) {
+                found = field.get("name").asText().equals(name) ? (ObjectNode) field : found;
+            }
+            if (found == null) {
+                throw new IllegalArgumentException("the table has no column " + column);
+            }
+            struct = found.get("type");
+        }
+        found.set("type", type);
+        return DataTypeJsonSerDe.deserializeStructType(schema.toString());
     }
 
     static void commit(Tables.Table table, Transaction transaction, List<Row> actions) throws IOException {

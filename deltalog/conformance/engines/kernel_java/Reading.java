@@ -10,6 +10,7 @@ import io.delta.kernel.engine.FileReadResult;
 import io.delta.kernel.internal.InternalScanFileUtils;
 import io.delta.kernel.internal.data.ScanStateRow;
 import io.delta.kernel.internal.util.Utils;
+import io.delta.kernel.types.MetadataColumnSpec;
 import io.delta.kernel.types.StructType;
 import io.delta.kernel.utils.CloseableIterator;
 import io.delta.kernel.utils.FileStatus;
@@ -23,7 +24,18 @@ final class Reading {
     private Reading() {}
 
     static List<FilteredColumnarBatch> rows(Engine engine, Snapshot snapshot) throws IOException {
-        Scan scan = snapshot.getScanBuilder().build();
+        return rows(engine, snapshot.getScanBuilder().build());
+    }
+
+    /** The rows with {@code _row_id} and {@code _row_commit_version}. */
+    static List<FilteredColumnarBatch> trackedRows(Engine engine, Snapshot snapshot) throws IOException {
+        StructType schema = snapshot.getSchema()
+                .addMetadataColumn("_row_id", MetadataColumnSpec.ROW_ID)
+                .addMetadataColumn("_row_commit_version", MetadataColumnSpec.ROW_COMMIT_VERSION);
+        return rows(engine, snapshot.getScanBuilder().withReadSchema(schema).build());
+    }
+
+    private static List<FilteredColumnarBatch> rows(Engine engine, Scan scan) throws IOException {
         Row state = scan.getScanState(engine);
         StructType physical = ScanStateRow.getPhysicalDataReadSchema(state);
         List<FilteredColumnarBatch> found = new ArrayList<>();

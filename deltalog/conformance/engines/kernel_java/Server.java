@@ -28,7 +28,9 @@ public final class Server {
             "unsupported by this version of Delta Kernel|not (?:yet )?supported yet|is not yet supported"
                     + "|is currently unsupported|variant is not supported|Encountered unsupported Delta data type"
                     + "|Kernel doesn't support writing|This version of Delta Kernel does not support"
-                    + "|default values table feature requires IcebergCompatV3";
+                    + "|default values table feature requires IcebergCompatV3"
+                    + "|Cannot update schema for table when column mapping is disabled"
+                    + "|Row tracking support cannot be changed once the table is created";
 
     // Exceptions that are faults of a program, and no refusals.
     private static final List<Class<? extends Throwable>> FAULTS = List.of(
