@@ -76,7 +76,8 @@ spark = configure_spark_with_delta_pip(
 """
 
 
-_SAIL = "sail_session"
+# The functions that make a session: what the methods of the class call it, and the function.
+_SESSIONS = {"sail": ("spark", "sail_session"), "kernel-java": ("jvm", "kernel_jvm")}
 
 
 def program(report: Report) -> str:
@@ -87,9 +88,10 @@ def program(report: Report) -> str:
     methods = _methods(tree, engine)
     top = {name: node for node in tree.body for name in _names(node)}
     wanted, queue = {"Path", "tempfile"}, [methods[method]]
-    if report.engine == "sail":
-        queue.append(top[_SAIL])
-        wanted.add(_SAIL)
+    session = _SESSIONS.get(report.engine)
+    if session:
+        queue.append(top[session[1]])
+        wanted.add(session[1])
     used_methods, imports = {method}, {"Path", "tempfile"}
     while queue:
         node = queue.pop()
@@ -114,8 +116,8 @@ def program(report: Report) -> str:
         parts.append("\n".join(_text(node) for node in constants))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in wanted]
     parts += [_text(node) for node in functions]
-    if report.engine == "sail":
-        parts.append(f"spark = {_SAIL}()")
+    if session:
+        parts.append(f"{session[0]} = {session[1]}()")
     parts += [_as_function(_text(node)) for name, node in methods.items() if name in used_methods]
     parts.append(f'root = Path(tempfile.mkdtemp()) / "table"\nroot.mkdir()\nprint({method}(root))')
     return "\n\n\n".join(parts) + "\n"
