@@ -1247,11 +1247,6 @@ class KernelJava:
         found = self.last(root, "add").get("baseRowId")
         return f"row tracking is suspended: an append adds a file with baseRowId {found}"
 
-    def preserved(self, root: Path) -> str:
-        self.create(root, {"delta.enableRowTracking": "true"})
-        self.append(root)
-        return f"the tags of an append to a table with row tracking: {self.last(root, 'commitInfo').get('tags')}"
-
     def clustered(self, root: Path) -> str:
         features = ["clustering", "domainMetadata"]
         lines = head(schema_text(id="long", a="long"), {"delta.dataSkippingNumIndexedCols": "0"}, minWriterVersion=7,
@@ -1314,7 +1309,6 @@ class KernelJava:
         "checkpoint-v2-write*": "policy",
         "widening-refuses-among": "forbidden_change",
         "rows-append-suspended": "suspended",
-        "rows-append-tag": "preserved",
         "clustering-append-no-statistics": "clustered",
         "widening-partition-date-to-timestamp-ntz": "widened_partition",
     }
