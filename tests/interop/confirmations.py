@@ -219,6 +219,53 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
     return root
 
 
+def mapped(name: str, number: int, kind: Any) -> Line:
+    """A column whose physical name is its name."""
+    metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def without_field_ids(root: Path) -> Path:
+    """A table mapped by id, with a file that has no field ids, and the value 7 under the physical name."""
+    configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
+    field = {**mapped("col-1", 1, "long"), "name": "id"}
+    lines = head(
+        json.dumps({"type": "struct", "fields": [field]}), configuration, minReaderVersion=2, minWriterVersion=5
+    )
+    add = parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    return root
+
+
+def dropped_field(root: Path, added: Sequence[Line] = ()) -> Path:
+    """A map of structs, whose field b was dropped from the schema, and is still in the file. ``added``: fields of the
+    struct that were added later."""
+    value = {"type": "struct", "fields": [mapped("a", 2, "long"), *added]}
+    kind = {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+    schema = json.dumps({"type": "struct", "fields": [mapped("m", 1, kind)]})
+    stored = pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+    add = parquet(root, "0.parquet", pa.table({"m": pa.array([[("k", {"a": 1, "b": 2})]], stored)}))
+    configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+    lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    return root
+
+
+def widened(root: Path) -> Path:
+    """A partition column that was widened from date to timestamp without time zone, with a value written as a date."""
+    features = ["typeWidening", "timestampNtz"]
+    kept = {"delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz"}]}
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
+              {"name": "p", "type": "timestamp_ntz", "nullable": True, "metadata": kept}]  # fmt: skip
+    schema = json.dumps({"type": "struct", "fields": fields})
+    lines = head(schema, {"delta.enableTypeWidening": "true"}, ["p"], minReaderVersion=3, minWriterVersion=7,
+                 readerFeatures=features, writerFeatures=features)  # fmt: skip
+    add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
+    add["add"]["partitionValues"] = {"p": "2025-01-15"}
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    return root
+
+
 def broken(root: Path, shorter: int) -> Path:
     """The data file of version 0 is not a Parquet file, and is ``shorter`` bytes smaller than the log says."""
     numbered(root, [T])
@@ -363,7 +410,58 @@ class Deltalake:
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "the file has 7 under another name and the right field id: " + said(lambda: self.rows(root).to_pylist())
 
+    def vector_of_example(self, root: Path) -> str:
+        return said(lambda: self.rows(example_vector(root)).num_rows)
+
+    def dropped_in_map(self, root: Path) -> str:
+        dropped_field(root, [{**mapped("new", 4, "long"), "name": "b"}])
+        found = said(lambda: self.rows(root).to_pylist())
+        return f"the field b of the struct in the map, 2 in the file, was dropped and added again: {found}"
+
+    def without_ids(self, root: Path) -> str:
+        without_field_ids(root)
+        found = said(lambda: self.rows(root).to_pylist())
+        return f"the file has 7 under the physical name, and no field ids: {found}"
+
+    def widened_partition(self, root: Path) -> str:
+        widened(root)
+        return f"the partition value 2025-01-15 was written as a date: {said(lambda: self.rows(root).to_pylist())}"
+
+    def append(self, root: Path, rows: pa.Table) -> None:
+        import deltalake
+
+        deltalake.write_deltalake(str(root), rows, mode="append")
+
+    def null_in_array(self, root: Path) -> str:
+        field = {"name": "b", "type": "long", "nullable": False, "metadata": {}}
+        kind = {"type": "array", "elementType": {"type": "struct", "fields": [field]}, "containsNull": True}
+        column = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+        schema = json.dumps({"type": "struct", "fields": [column]})
+        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *head(schema)])
+        rows = pa.table({"v": pa.array([[{"b": None}]], pa.list_(pa.struct([("b", pa.int64())])))})
+        appended = said(lambda: self.append(root, rows))
+        return f"an append of null to the required field b of a struct in an array: {appended}"
+
+    def only_void(self, root: Path) -> str:
+        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *head(schema_text(v="void"))])
+        appended = said(lambda: self.append(root, pa.table({"v": pa.nulls(1)})))
+        return f"an append to a table whose only column has the type void: {appended}"
+
+    def restored(self, root: Path) -> str:
+        import deltalake
+
+        numbered(root, [T, T + HOUR_MS], configuration={"delta.appendOnly": "true"})
+        done = said(lambda: deltalake.DeltaTable(str(root)).restore(0)["numRemovedFile"])
+        return f"a restore of version 0 of an append-only table removes files: {done}"
+
     CASES: Mapping[str, str] = {
+        "feature-vector-example": "vector_of_example",
+        "feature-mapping-*-map-dropped": "dropped_in_map",
+        "feature-mapping-id-no-ids": "without_ids",
+        "invariant-required-field-in-array-null": "null_in_array",
+        "void-only-refused": "only_void",
+        "append-only-restore": "restored",
+        "widening-partition-*": "widened_partition",
         "travel-time-before-first": "clamped",
         "travel-time-equal": "equal_times",
         "travel-time-history-back": "history_of_writers",
@@ -409,7 +507,15 @@ class Polars(Deltalake):
         whole, short = (said(self._listed, broken(root / str(shorter), shorter)) for shorter in (0, 100))
         return f"of the size in the log: {whole}; 100 bytes shorter: {short}"
 
+    def append(self, root: Path, rows: pa.Table) -> None:
+        import polars
+
+        polars.DataFrame(rows).write_delta(str(root), mode="append")
+
     CASES: Mapping[str, str] = {
+        "feature-vector-example": "vector_of_example",
+        "invariant-required-field-in-array-null": "null_in_array",
+        "widening-partition-*": "widened_partition",
         "read-partition-*": "directories",
         "write-append-partition*": "partly",
         "read-damaged-file": "damaged",
@@ -542,7 +648,6 @@ class RustKernel(Deltalake):
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "the column is id in the file: " + said(lambda: self.rows(root).to_pylist())
 
-
     def append(self, root: Path, ids: Sequence[int]) -> Any:
         raise NotImplementedError
 
@@ -604,7 +709,9 @@ class RustKernel(Deltalake):
         field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
         lines = head(json.dumps({"type": "struct", "fields": [field]}))
         rows = pa.table({"v": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)])
+        commit(
+            root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)]
+        )
         return "a map from a to 1: " + said(lambda: self.rows(root).to_pylist())
 
 
@@ -688,7 +795,9 @@ class DuckDB(RustKernel):
             connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
             connection.execute("BEGIN TRANSACTION")
             connection.execute("SELECT count(*) FROM t").fetchall()
-            removed = [{"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)]
+            removed = [
+                {"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)
+            ]
             metadata = head(schema_text(other="string"))[1]
             commit(root, 3, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, *removed])
 
@@ -1208,28 +1317,11 @@ class KernelJava:
         return said(self.rows, root)
 
     def without_ids(self, root: Path) -> str:
-        field = {"name": "id", "type": "long", "nullable": True,
-                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
-        schema = json.dumps({"type": "struct", "fields": [field]})
-        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
-        add = parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))
-        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        without_field_ids(root)
         return f"the file has 7 under the physical name, and no field ids: {said(self.listed, root)}"
 
     def dropped_in_map(self, root: Path) -> str:
-        def mapped(name: str, number: int, kind: Any) -> dict[str, Any]:
-            metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
-            return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
-
-        value = {"type": "struct", "fields": [mapped("a", 2, "long")]}
-        kind = {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
-        schema = json.dumps({"type": "struct", "fields": [mapped("m", 1, kind)]})
-        stored = pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
-        add = parquet(root, "0.parquet", pa.table({"m": pa.array([[("k", {"a": 1, "b": 2})]], stored)}))
-        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
-        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        dropped_field(root)
         return f"the field b of the struct in the map was dropped: {said(self.listed, root)}"
 
     def policy(self, root: Path) -> str:
@@ -1246,11 +1338,6 @@ class KernelJava:
         self.append(root)
         found = self.last(root, "add").get("baseRowId")
         return f"row tracking is suspended: an append adds a file with baseRowId {found}"
-
-    def preserved(self, root: Path) -> str:
-        self.create(root, {"delta.enableRowTracking": "true"})
-        self.append(root)
-        return f"the tags of an append to a table with row tracking: {self.last(root, 'commitInfo').get('tags')}"
 
     def clustered(self, root: Path) -> str:
         features = ["clustering", "domainMetadata"]
@@ -1277,17 +1364,7 @@ class KernelJava:
         return f"the changes are byte to string, and string to long: {said(self.rows, root)}"
 
     def widened_partition(self, root: Path) -> str:
-        features = ["typeWidening", "timestampNtz"]
-        change = [{"fromType": "date", "toType": "timestamp_ntz"}]
-        kept = {"delta.typeChanges": change}
-        fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
-                  {"name": "p", "type": "timestamp_ntz", "nullable": True, "metadata": kept}]  # fmt: skip
-        schema = json.dumps({"type": "struct", "fields": fields})
-        lines = head(schema, {"delta.enableTypeWidening": "true"}, ["p"], minReaderVersion=3, minWriterVersion=7,
-                     readerFeatures=features, writerFeatures=features)  # fmt: skip
-        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
-        add["add"]["partitionValues"] = {"p": "2025-01-15"}
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        widened(root)
         return f"the partition value 2025-01-15 was written as a date: {said(self.listed, root)}"
 
     CASES: Mapping[str, str] = {
@@ -1314,7 +1391,6 @@ class KernelJava:
         "checkpoint-v2-write*": "policy",
         "widening-refuses-among": "forbidden_change",
         "rows-append-suspended": "suspended",
-        "rows-append-tag": "preserved",
         "clustering-append-no-statistics": "clustered",
         "widening-partition-date-to-timestamp-ntz": "widened_partition",
     }

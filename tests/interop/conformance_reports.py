@@ -3,9 +3,9 @@
     python -m tests.interop.conformance_reports
 
 An explanation in tests/interop/conformance/explanations.json has an ``issue``, the address of a public issue or
-discussion, or a ``report``, the name of a draft. One that has neither gets it here: an issue that
-tests/interop/conformance/reports.json knows, or a new draft. That file has the words of drafts, too; a draft without
-words there is described by the cases that fail.
+discussion, or a ``report``, the name of a draft. One that has neither gets it here: an issue from issues.json beside
+that file, or a new draft. The words of drafts are in reports.json; a draft without words there is described by the
+cases that fail.
 
 The steps of a draft are a program, which is made from the confirmation of the explanation in
 tests/interop/confirmations.py; what it prints is what the confirmation has observed. test_interop_reports.py runs the
@@ -57,13 +57,15 @@ class Report:
 
 
 Explanations = dict[str, list[dict[str, str]]]
-_WORDS = json.loads((RESULTS / "reports.json").read_text(encoding="utf-8"))
+_DRAFTS = {each["name"]: each for each in json.loads((RESULTS / "reports.json").read_text(encoding="utf-8"))}
+# The repositories of the engines, and public issues with the explanations that they are about.
+_KNOWN = json.loads((RESULTS / "issues.json").read_text(encoding="utf-8"))
 
 
 def explanations() -> Explanations:
     """All explanations, each with an ``issue`` or a ``report``."""
     found: Explanations = json.loads(confirmations.EXPLANATIONS.read_text(encoding="utf-8"))
-    known = {place: url for url, places in _WORDS["issues"].items() for place in places}
+    known = {place: url for url, places in _KNOWN["issues"].items() for place in places}
     for engine, entries in found.items():
         for entry in entries:
             first = entry["cases"].split()[0]
@@ -83,12 +85,12 @@ def reports(explained: Explanations) -> tuple[Report, ...]:
             name = entry.get("report")
             if name is None or name in found:
                 continue
-            words = _WORDS["drafts"].get(name)
+            words = _DRAFTS.get(name)
             if words is None:
                 found[name] = _described(name, engine, entry, entries)
             elif words["engine"] == engine:
                 related = tuple((each["url"], each["what"]) for each in words.get("related", ()))
-                found[name] = Report(**{**words, "name": name, "project": _project(engine), "related": related})
+                found[name] = Report(**{**words, "related": related})
     return tuple(found[name] for name in sorted(found))
 
 
@@ -125,7 +127,7 @@ def _entry_of(id: str, entries: Sequence[Mapping[str, str]]) -> Mapping[str, str
 
 
 def _project(engine: str) -> str:
-    return str(_WORDS["projects"][engine])
+    return str(_KNOWN["projects"][engine])
 
 
 # ------------------------------------------------------------------------------------------------- programs
