@@ -185,21 +185,6 @@ def with_sidecar(root: Path) -> Path:
     return root
 
 
-def example_vector(root: Path) -> Path:
-    """40 rows, with the inline deletion vector in an example of the protocol, which deletes 6 of them."""
-    features = ["deletionVectors"]
-    lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
-                 minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
-    add = parquet(root, "0.parquet", pa.table({"id": pa.array(range(40), pa.int64())}))
-    add["add"]["deletionVector"] = {
-        "storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
-        "sizeInBytes": 40, "cardinality": 6,
-    }  # fmt: skip
-    add["add"]["stats"] = '{"numRecords":40}'
-    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
-    return root
-
-
 def hinted(root: Path) -> Path:
     """_last_checkpoint names a checkpoint of version 2 that does not exist; all commits are there."""
     three(root)
@@ -410,9 +395,6 @@ class Deltalake:
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "the file has 7 under another name and the right field id: " + said(lambda: self.rows(root).to_pylist())
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: self.rows(example_vector(root)).num_rows)
-
     def dropped_in_map(self, root: Path) -> str:
         dropped_field(root, [{**mapped("new", 4, "long"), "name": "b"}])
         found = said(lambda: self.rows(root).to_pylist())
@@ -455,7 +437,6 @@ class Deltalake:
         return f"a restore of version 0 of an append-only table removes files: {done}"
 
     CASES: Mapping[str, str] = {
-        "feature-vector-example": "vector_of_example",
         "feature-mapping-*-map-dropped": "dropped_in_map",
         "feature-mapping-id-no-ids": "without_ids",
         "invariant-required-field-in-array-null": "null_in_array",
@@ -513,7 +494,6 @@ class Polars(Deltalake):
         polars.DataFrame(rows).write_delta(str(root), mode="append")
 
     CASES: Mapping[str, str] = {
-        "feature-vector-example": "vector_of_example",
         "invariant-required-field-in-array-null": "null_in_array",
         "widening-partition-*": "widened_partition",
         "read-partition-*": "directories",
@@ -1042,9 +1022,6 @@ class Sail(DeltaSpark):
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return f"the mode is none, and the file has 7 under the name of the column: {said(self.listed, root)}"
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
-
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
         return said(self.rows, root)
@@ -1104,7 +1081,6 @@ class Sail(DeltaSpark):
         "write-property-removed": "unset",
         "write-append-wrong-type": "other_type",
         "feature-mapping-none": "unmapped",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "default-string": "default",
         "void-reads*": "void",
@@ -1309,9 +1285,6 @@ class KernelJava:
         time_ms = self.load(root).getTimestamp(self.engine())
         return f"after 2^63 - 1, the timestamp of a commit is {'earlier' if time_ms < 2**63 - 1 else 'not earlier'}"
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
-
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
         return said(self.rows, root)
@@ -1384,7 +1357,6 @@ class KernelJava:
         "ict-info-*": "info_without_timestamp",
         "ict-broken-negative": "not_increasing",
         "ict-clock-largest": "largest",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "feature-mapping-id-no-ids": "without_ids",
         "feature-mapping-*-map-dropped": "dropped_in_map",
