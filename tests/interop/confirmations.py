@@ -185,6 +185,22 @@ def with_sidecar(root: Path) -> Path:
     return root
 
 
+def with_vector(root: Path) -> Path:
+    """A file of 3 rows with a deletion vector of the second one, and a file of 1 row."""
+    features = ["deletionVectors"]
+    lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
+                 minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
+    add = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
+    add["add"]["deletionVector"] = {
+        "storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
+        "sizeInBytes": 34, "cardinality": 1,
+    }  # fmt: skip
+    add["add"]["stats"] = '{"numRecords":3}'
+    other = parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add, other])
+    return root
+
+
 def hinted(root: Path) -> Path:
     """_last_checkpoint names a checkpoint of version 2 that does not exist; all commits are there."""
     three(root)
@@ -1224,14 +1240,7 @@ class KernelJava:
         return f"a checkpoint of version 1, and commit 2: {said(self.rows, root)}"
 
     def checksum_of_vectors(self, root: Path) -> str:
-        example_vector(root)
-        vector = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
-                  "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
-        file = root / "_delta_log" / f"{0:020d}.json"
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        lines[-1]["add"]["deletionVector"] = vector
-        lines.append(parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())})))
-        commit(root, 0, lines)
+        with_vector(root)
         found = said(self.change, root, {"mine": "1"})
         return f"version {self.load(root).getVersion()} is committed; its checksum: {found}"
 
