@@ -12,7 +12,7 @@ import dask_deltatable
 from deltalog.conformance.engine import Engine
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 class DaskDeltatableEngine(Engine):

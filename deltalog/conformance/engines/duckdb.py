@@ -24,7 +24,7 @@ class DuckDBEngine(Engine):
     name = "duckdb"
     version = duckdb.__version__
     refusals = (duckdb.Error,)
-    lacks = r"Feature '\w+' is not supported"
+    lacks = r"UnsupportedError|Unsupported Delta table type"
 
     def __init__(self) -> None:
         self._database = _Database()
