@@ -87,7 +87,7 @@ def program(report: Report) -> str:
     tree = ast.parse(_SOURCE)
     methods = _methods(tree, engine)
     top = {name: node for node in tree.body for name in _names(node)}
-    wanted, queue = {"Path", "tempfile"}, [methods[method]]
+    wanted, queue = {"Path", "tempfile"}, list[ast.AST]([methods[method]])
     session = _SESSIONS.get(report.engine)
     if session:
         queue.append(top[session[1]])
