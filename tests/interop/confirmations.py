@@ -1049,7 +1049,8 @@ class Sail(DeltaSpark):
         schema = json.dumps({"type": "struct", "fields": fields})
         features = ["allowColumnDefaults"]
         commit(root, 0, [{"commitInfo": {}}, *head(schema, minWriterVersion=7, writerFeatures=features)])
-        return "the default is 'it''s': " + said(lambda: (self.append(root, "1L AS id"), self.listed(root))[1])
+        self.append(root, "1L AS id")
+        return f"the default is 'it''s': {self.listed(root)}"
 
     def void(self, root: Path) -> str:
         add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
@@ -1265,7 +1266,11 @@ class KernelJava:
         return f"in-commit timestamps are on: the checksum has {', '.join(sorted(found))}"
 
     def half_pair(self, root: Path) -> str:
-        return said(lambda: (self.create(root, {ICT: "true", PAIR[0]: "7"}), self.properties(root))[1])
+        def created() -> dict[str, str]:
+            self.create(root, {ICT: "true", PAIR[0]: "7"})
+            return self.properties(root)
+
+        return said(created)
 
     def to_after_last(self, root: Path) -> str:
         three(root)
