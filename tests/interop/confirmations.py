@@ -896,6 +896,12 @@ class Sail(DeltaSpark):
         commit(root, 0, [{"commitInfo": None, "txn": None, **line} for line in lines])
         return said(lambda: self.rows(root))
 
+    def before_checkpoint(self, root: Path) -> str:
+        numbered(root, [T + version * HOUR_MS for version in range(5)])
+        checkpoint(root, 4)
+        found = said(lambda: self.rows(root, versionAsOf=2))
+        return f"all commits are there, and a checkpoint of version 4: version 2 has {found}"
+
     def after_last(self, root: Path) -> str:
         three(root)
         return f"hours after the last version, 2: version {said(lambda: self.version_at(root, T + 9 * HOUR_MS))}"
@@ -1075,6 +1081,7 @@ class Sail(DeltaSpark):
         return f"g is a + 1, and null was given: {self.listed(root)}"
 
     CASES: Mapping[str, str] = {
+        "ict-cleanup-newest-expired": "before_checkpoint",
         "ict-feed-*": "changes",
         "read-unknown-actions": "unknown",
         "read-null-members": "null_members",
