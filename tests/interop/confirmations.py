@@ -542,7 +542,6 @@ class RustKernel(Deltalake):
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "the column is id in the file: " + said(lambda: self.rows(root).to_pylist())
 
-
     def append(self, root: Path, ids: Sequence[int]) -> Any:
         raise NotImplementedError
 
@@ -604,8 +603,70 @@ class RustKernel(Deltalake):
         field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
         lines = head(json.dumps({"type": "struct", "fields": [field]}))
         rows = pa.table({"v": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)])
+        commit(
+            root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)]
+        )
         return "a map from a to 1: " + said(lambda: self.rows(root).to_pylist())
+
+    def _of(self, root: Path, schema: str, rows: pa.Table, features: Sequence[str] = ()) -> None:
+        """A table with one file."""
+        listed = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [*features],
+                  "writerFeatures": [*features]}  # fmt: skip
+        lines = head(schema, **(listed if features else {}))
+        commit(
+            root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)]
+        )
+
+    def nulls(self, root: Path) -> str:
+        kind = {"type": "array", "elementType": "long", "containsNull": True}
+        schema = json.dumps(
+            {"type": "struct", "fields": [{"name": "v", "type": kind, "nullable": True, "metadata": {}}]}
+        )
+        self._of(root, schema, pa.table({"v": pa.array([None], pa.list_(pa.int64()))}))
+        return "a null array: " + said(lambda: self.rows(root).to_pylist())
+
+    def without_zone(self, root: Path) -> str:
+        rows = pa.table({"t": pa.array([T * 1000], pa.timestamp("us"))})
+        self._of(root, schema_text(t="timestamp_ntz"), rows, ["timestampNtz"])
+        return f"the type of a column of the type timestamp_ntz: {said(lambda: self.rows(root).schema.field('t').type)}"
+
+    def mapped_array(self, root: Path) -> str:
+        def field(name: str, number: int, kind: Any) -> Line:
+            metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+            return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+        element = {"type": "struct", "fields": [field("b", 2, "long")]}
+        kind = {"type": "array", "elementType": element, "containsNull": True}
+        schema = json.dumps({"type": "struct", "fields": [field("s", 1, kind)]})
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        inner = pa.struct([pa.field("col-2", pa.int64(), metadata={"PARQUET:field_id": "2"})])
+        stored = pa.schema([pa.field("col-1", pa.list_(inner), metadata={"PARQUET:field_id": "1"})])
+        add = parquet(root, "0.parquet", pa.table({"col-1": [[{"col-2": 7}]]}, stored))
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return "an array of one struct with b = 7: " + said(lambda: self.rows(root).to_pylist())
+
+    def _widened(self, root: Path, name: str, old: str, new: str, partitions: Sequence[str], add: Line) -> None:
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["typeWidening"],
+                    "writerFeatures": ["typeWidening"]}  # fmt: skip
+        columns = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
+                   {"name": name, "type": old, "nullable": True, "metadata": {}}]  # fmt: skip
+        lines = head(json.dumps({"type": "struct", "fields": columns}), {}, partitions, **protocol)
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        columns[1] |= {"type": new, "metadata": {"delta.typeChanges": [{"fromType": old, "toType": new}]}}
+        metadata = head(json.dumps({"type": "struct", "fields": columns}), {}, partitions)[1]
+        commit(root, 1, [{"commitInfo": {"timestamp": T, "operation": "CHANGE COLUMN"}}, metadata])
+
+    def forbidden(self, root: Path) -> str:
+        rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([2**40], pa.int64())})
+        self._widened(root, "v", "long", "integer", (), parquet(root, "0.parquet", rows))
+        return "2^40 in a column that was changed from long to integer: " + said(lambda: self.rows(root).to_pylist())
+
+    def widened_partition(self, root: Path) -> str:
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
+        add["add"]["partitionValues"] = {"p": "7"}
+        self._widened(root, "p", "integer", "decimal(12,2)", ["p"], add)
+        return "the partition value 7, of an integer: " + said(lambda: self.rows(root).to_pylist())
 
 
 class KernelRs(RustKernel):
@@ -688,7 +749,9 @@ class DuckDB(RustKernel):
             connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
             connection.execute("BEGIN TRANSACTION")
             connection.execute("SELECT count(*) FROM t").fetchall()
-            removed = [{"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)]
+            removed = [
+                {"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)
+            ]
             metadata = head(schema_text(other="string"))[1]
             commit(root, 3, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, *removed])
 
@@ -714,11 +777,6 @@ class DuckDB(RustKernel):
 
 
 class Chdb(RustKernel):
-    def query(self, text: str, output: str = "Null") -> bytes:
-        import chdb
-
-        return bytes(chdb.query(text, output, options={"user_files_path": "/"}).bytes())
-
     def rows(self, root: Path, version: int | None = None) -> pa.Table:
         return self._read(root, "" if version is None else f" SETTINGS delta_lake_snapshot_version = {version}")
 
@@ -727,10 +785,68 @@ class Chdb(RustKernel):
         return self._read(root, " SETTINGS {} = {}, {} = {}".format(*sum(zip(names, (start, end), strict=True), ())))
 
     def _read(self, root: Path, settings: str) -> pa.Table:
-        found = self.query(f"SELECT * FROM deltaLakeLocal('{root}'){settings}", "Parquet")
-        return pq.read_table(pa.BufferReader(found)) if found else pa.table({})
+        import chdb
 
-    CASES: Mapping[str, str] = {}
+        os.chdir("/")  # ClickHouse opens only files below the working directory
+        text = f"SELECT * FROM deltaLakeLocal('{root}'){settings}"
+        return pa.ipc.open_stream(chdb.query(text, "ArrowStream").bytes()).read_all()
+
+    def write(self, *texts: str) -> None:
+        from chdb.session import Session
+
+        os.chdir("/")
+        with Session() as session:
+            session.query("SET allow_delta_lake_writes = 1, allow_delta_lake_create_table = 1")
+            for text in texts:
+                session.query(text)
+
+    def append(self, root: Path, ids: Sequence[int]) -> Any:
+        self.write(f"INSERT INTO FUNCTION deltaLakeLocal('{root}') (id) SELECT arrayJoin({list(ids)}) AS id")
+
+    def created_again(self, root: Path) -> str:
+        three(root)
+        text = f"CREATE TABLE t (id Nullable(Int64)) ENGINE = DeltaLakeLocal('{root}', Parquet)"
+        return f"CREATE TABLE where one exists: {said(lambda: (self.write(text), 'no error')[1])}"
+
+    def statistics(self, root: Path) -> str:
+        three(root)
+
+        def found() -> str:
+            self.append(root, [7, 8])
+            lines = (root / "_delta_log" / f"{3:020d}.json").read_text().splitlines()
+            return str(next(line["add"]["stats"] for line in map(json.loads, lines) if "add" in line))
+
+        return f"statistics of a file with two rows: {said(found)}"
+
+    def wrong_type(self, root: Path) -> str:
+        three(root)
+
+        def found() -> list[Any]:
+            pq.write_table(pa.table({"id": ["seven"]}), root.parent / "seven.parquet")
+            file = f"file('{root.parent / 'seven.parquet'}', Parquet)"
+            self.write(f"INSERT INTO FUNCTION deltaLakeLocal('{root}') (id) SELECT id FROM {file}")
+            return sorted_ids(self.rows(root))
+
+        return f"rows 0, 1 and 2, and 'seven' was inserted: {said(found)}"
+
+    CASES: Mapping[str, str] = {
+        "read-type-array*": "nulls",
+        "write-create-exists": "created_again",
+        "write-append-statistics": "statistics",
+        "write-append-wrong-type": "wrong_type",
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-id-only": "ids_only",
+        "feature-mapping-none": "annotated",
+        "feature-timestamp-ntz*": "without_zone",
+        "feature-mapping-name-array*": "mapped_array",
+        "widening-refuses-*": "forbidden",
+        "widening-partition-*": "widened_partition",
+        "ict-feed-timestamps-equal*": "equal_in_feed",
+        "ict-feed-timestamps-off": "off_in_feed",
+        "ict-checksum-without-timestamp-append": "checksum_without",
+        "ict-checksum-other-timestamp-append": "checksum_other",
+        "ict-clock-largest": "largest",
+    }
 
 
 class Daft(Polars):
