@@ -507,6 +507,8 @@ class DeltaSpark:
 FEED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["changeDataFeed", "inCommitTimestamp"]}
 CDF = {"delta.enableChangeDataFeed": "true"}
 YEAR_2100 = 4_102_444_800_000
+# An inline deletion vector of the row 0.
+VECTOR = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg00000"
 
 
 class RustKernel(Deltalake):
@@ -855,7 +857,33 @@ class Daft(Polars):
 
         return daft.read_deltalake(str(root), version=version).to_arrow()
 
-    CASES: Mapping[str, str] = {}
+    def column_in_file(self, root: Path) -> str:
+        lines = head(schema_text(id="long", p="string"), partitions=["p"])
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64()), "p": ["stale"]}))
+        add["add"]["partitionValues"] = {"p": "right"}
+        commit(root, 0, [*lines, add])
+        return "the partition value is right, and the file has stale: " + said(self._listed, root)
+
+    def vector_without_property(self, root: Path) -> str:
+        features = ["deletionVectors"]
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features,
+                    "writerFeatures": features}  # fmt: skip
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0, 1], pa.int64())}))
+        vector = {"storageType": "i", "pathOrInlineDv": VECTOR, "sizeInBytes": 34, "cardinality": 1}
+        add["add"] |= {"deletionVector": vector, "stats": '{"numRecords":2}'}
+        commit(root, 0, [*head(schema_text(id="long"), **protocol), add])
+        return "row 0 of the rows 0 and 1 is deleted: " + said(lambda: sorted_ids(self.rows(root)))
+
+    CASES: Mapping[str, str] = {
+        "read-partition-column-in-file": "column_in_file",
+        "checkpoint-hint-missing": "hint",
+        "feature-vector-property-off": "vector_without_property",
+        "travel-time-before-first": "clamped",
+        "travel-time-equal": "equal_times",
+        "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
+        "ict-pair-*": "pair",
+        "ict-*": "file_times",
+    }
 
 
 # ------------------------------------------------------------------------------------------------------ Sail

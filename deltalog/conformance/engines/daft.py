@@ -22,6 +22,7 @@ class DaftEngine(Engine):
     version = f"{daft.__version__} (deltalake {importlib.metadata.version('deltalake')})"
     lacks = (
         r"deletion vectors are not yet supported|Unsupported table features required|Error parsing property 'delta\."
+        r"|Feature '\w+' is not supported"
     )
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
