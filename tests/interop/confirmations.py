@@ -648,14 +648,27 @@ class RustKernel(Deltalake):
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "an array of one struct with b = 7: " + said(lambda: self.rows(root).to_pylist())
 
-    def _widened(self, root: Path, name: str, old: str, new: str, partitions: Sequence[str], add: Line) -> None:
+    def _widened(
+        self,
+        root: Path,
+        name: str,
+        old: Any,
+        new: Any,
+        partitions: Sequence[str],
+        add: Line,
+        steps: Sequence[str] = (),
+        changes: Sequence[Line] = (),
+    ) -> None:
+        """A column whose type was changed, by default in one step. The files are of the old type."""
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["typeWidening"],
                     "writerFeatures": ["typeWidening"]}  # fmt: skip
         columns = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
                    {"name": name, "type": old, "nullable": True, "metadata": {}}]  # fmt: skip
         lines = head(json.dumps({"type": "struct", "fields": columns}), {}, partitions, **protocol)
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
-        columns[1] |= {"type": new, "metadata": {"delta.typeChanges": [{"fromType": old, "toType": new}]}}
+        pairs = zip(steps or (old,), steps[1:] or (new,), strict=False)
+        changes = changes or [{"fromType": before, "toType": after} for before, after in pairs]
+        columns[1] |= {"type": new, "metadata": {"delta.typeChanges": changes}}
         metadata = head(json.dumps({"type": "struct", "fields": columns}), {}, partitions)[1]
         commit(root, 1, [{"commitInfo": {"timestamp": T, "operation": "CHANGE COLUMN"}}, metadata])
 
@@ -663,6 +676,31 @@ class RustKernel(Deltalake):
         rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([2**40], pa.int64())})
         self._widened(root, "v", "long", "integer", (), parquet(root, "0.parquet", rows))
         return "2^40 in a column that was changed from long to integer: " + said(lambda: self.rows(root).to_pylist())
+
+    def forbidden_among(self, root: Path) -> str:
+        rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([7], pa.int8())})
+        steps = ("byte", "short", "string", "long")
+        self._widened(root, "v", "byte", "long", (), parquet(root, "0.parquet", rows), steps)
+        return "a change from short to string among the recorded ones: " + said(lambda: self.rows(root).to_pylist())
+
+    def widened_element(self, root: Path) -> str:
+        kinds = [{"type": "array", "elementType": kind, "containsNull": True} for kind in ("integer", "long")]
+        rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([[1]], pa.list_(pa.int32()))})
+        change = {"fromType": "integer", "toType": "long", "fieldPath": "element"}
+        self._widened(root, "v", *kinds, (), parquet(root, "0.parquet", rows), changes=[change])
+        return "an array of 1 whose elements were widened from integer to long: " + said(self._listed, root)
+
+    def no_ids(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        commit(root, 0, [*lines, parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))])
+        return "mode id, and the file has no field ids: " + said(self._listed, root)
+
+    def _listed(self, root: Path) -> list[Any]:
+        return self.rows(root).to_pylist()
 
     def widened_partition(self, root: Path) -> str:
         add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
@@ -693,6 +731,10 @@ class KernelRs(RustKernel):
     CASES: Mapping[str, str] = {
         "checkpoint-hint-missing": "hint",
         "feature-mapping-none": "annotated",
+        "feature-mapping-id-no-ids": "no_ids",
+        "widening-refuses-among": "forbidden_among",
+        "widening-partition-*": "widened_partition",
+        "widening-nested-element*": "widened_element",
         "ict-feed-timestamps-equal*": "equal_in_feed",
         "ict-feed-timestamps-off": "off_in_feed",
     }
