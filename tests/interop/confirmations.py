@@ -185,21 +185,6 @@ def with_sidecar(root: Path) -> Path:
     return root
 
 
-def example_vector(root: Path) -> Path:
-    """40 rows, with the inline deletion vector in an example of the protocol, which deletes 6 of them."""
-    features = ["deletionVectors"]
-    lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
-                 minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
-    add = parquet(root, "0.parquet", pa.table({"id": pa.array(range(40), pa.int64())}))
-    add["add"]["deletionVector"] = {
-        "storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
-        "sizeInBytes": 40, "cardinality": 6,
-    }  # fmt: skip
-    add["add"]["stats"] = '{"numRecords":40}'
-    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
-    return root
-
-
 def hinted(root: Path) -> Path:
     """_last_checkpoint names a checkpoint of version 2 that does not exist; all commits are there."""
     three(root)
@@ -216,6 +201,53 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
         add["add"]["partitionValues"] = {"p": value}
         lines.append(add)
     commit(root, 0, lines)
+    return root
+
+
+def mapped(name: str, number: int, kind: Any) -> Line:
+    """A column whose physical name is its name."""
+    metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def without_field_ids(root: Path) -> Path:
+    """A table mapped by id, with a file that has no field ids, and the value 7 under the physical name."""
+    configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
+    field = {**mapped("col-1", 1, "long"), "name": "id"}
+    lines = head(
+        json.dumps({"type": "struct", "fields": [field]}), configuration, minReaderVersion=2, minWriterVersion=5
+    )
+    add = parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    return root
+
+
+def dropped_field(root: Path, added: Sequence[Line] = ()) -> Path:
+    """A map of structs, whose field b was dropped from the schema, and is still in the file. ``added``: fields of the
+    struct that were added later."""
+    value = {"type": "struct", "fields": [mapped("a", 2, "long"), *added]}
+    kind = {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+    schema = json.dumps({"type": "struct", "fields": [mapped("m", 1, kind)]})
+    stored = pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+    add = parquet(root, "0.parquet", pa.table({"m": pa.array([[("k", {"a": 1, "b": 2})]], stored)}))
+    configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+    lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    return root
+
+
+def widened(root: Path) -> Path:
+    """A partition column that was widened from date to timestamp without time zone, with a value written as a date."""
+    features = ["typeWidening", "timestampNtz"]
+    kept = {"delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz"}]}
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
+              {"name": "p", "type": "timestamp_ntz", "nullable": True, "metadata": kept}]  # fmt: skip
+    schema = json.dumps({"type": "struct", "fields": fields})
+    lines = head(schema, {"delta.enableTypeWidening": "true"}, ["p"], minReaderVersion=3, minWriterVersion=7,
+                 readerFeatures=features, writerFeatures=features)  # fmt: skip
+    add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
+    add["add"]["partitionValues"] = {"p": "2025-01-15"}
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
     return root
 
 
@@ -363,7 +395,54 @@ class Deltalake:
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "the file has 7 under another name and the right field id: " + said(lambda: self.rows(root).to_pylist())
 
+    def dropped_in_map(self, root: Path) -> str:
+        dropped_field(root, [{**mapped("new", 4, "long"), "name": "b"}])
+        found = said(lambda: self.rows(root).to_pylist())
+        return f"the field b of the struct in the map, 2 in the file, was dropped and added again: {found}"
+
+    def without_ids(self, root: Path) -> str:
+        without_field_ids(root)
+        found = said(lambda: self.rows(root).to_pylist())
+        return f"the file has 7 under the physical name, and no field ids: {found}"
+
+    def widened_partition(self, root: Path) -> str:
+        widened(root)
+        return f"the partition value 2025-01-15 was written as a date: {said(lambda: self.rows(root).to_pylist())}"
+
+    def append(self, root: Path, rows: pa.Table) -> None:
+        import deltalake
+
+        deltalake.write_deltalake(str(root), rows, mode="append")
+
+    def null_in_array(self, root: Path) -> str:
+        field = {"name": "b", "type": "long", "nullable": False, "metadata": {}}
+        kind = {"type": "array", "elementType": {"type": "struct", "fields": [field]}, "containsNull": True}
+        column = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+        schema = json.dumps({"type": "struct", "fields": [column]})
+        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *head(schema)])
+        rows = pa.table({"v": pa.array([[{"b": None}]], pa.list_(pa.struct([("b", pa.int64())])))})
+        appended = said(lambda: self.append(root, rows))
+        return f"an append of null to the required field b of a struct in an array: {appended}"
+
+    def only_void(self, root: Path) -> str:
+        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *head(schema_text(v="void"))])
+        appended = said(lambda: self.append(root, pa.table({"v": pa.nulls(1)})))
+        return f"an append to a table whose only column has the type void: {appended}"
+
+    def restored(self, root: Path) -> str:
+        import deltalake
+
+        numbered(root, [T, T + HOUR_MS], configuration={"delta.appendOnly": "true"})
+        done = said(lambda: deltalake.DeltaTable(str(root)).restore(0)["numRemovedFile"])
+        return f"a restore of version 0 of an append-only table removes files: {done}"
+
     CASES: Mapping[str, str] = {
+        "feature-mapping-*-map-dropped": "dropped_in_map",
+        "feature-mapping-id-no-ids": "without_ids",
+        "invariant-required-field-in-array-null": "null_in_array",
+        "void-only-refused": "only_void",
+        "append-only-restore": "restored",
+        "widening-partition-*": "widened_partition",
         "travel-time-before-first": "clamped",
         "travel-time-equal": "equal_times",
         "travel-time-history-back": "history_of_writers",
@@ -409,7 +488,14 @@ class Polars(Deltalake):
         whole, short = (said(self._listed, broken(root / str(shorter), shorter)) for shorter in (0, 100))
         return f"of the size in the log: {whole}; 100 bytes shorter: {short}"
 
+    def append(self, root: Path, rows: pa.Table) -> None:
+        import polars
+
+        polars.DataFrame(rows).write_delta(str(root), mode="append")
+
     CASES: Mapping[str, str] = {
+        "invariant-required-field-in-array-null": "null_in_array",
+        "widening-partition-*": "widened_partition",
         "read-partition-*": "directories",
         "write-append-partition*": "partly",
         "read-damaged-file": "damaged",
@@ -1119,9 +1205,6 @@ class Sail(DeltaSpark):
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return f"the mode is none, and the file has 7 under the name of the column: {said(self.listed, root)}"
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
-
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
         return said(self.rows, root)
@@ -1181,7 +1264,6 @@ class Sail(DeltaSpark):
         "write-property-removed": "unset",
         "write-append-wrong-type": "other_type",
         "feature-mapping-none": "unmapped",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "default-string": "default",
         "void-reads*": "void",
@@ -1386,36 +1468,16 @@ class KernelJava:
         time_ms = self.load(root).getTimestamp(self.engine())
         return f"after 2^63 - 1, the timestamp of a commit is {'earlier' if time_ms < 2**63 - 1 else 'not earlier'}"
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
-
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
         return said(self.rows, root)
 
     def without_ids(self, root: Path) -> str:
-        field = {"name": "id", "type": "long", "nullable": True,
-                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
-        schema = json.dumps({"type": "struct", "fields": [field]})
-        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
-        add = parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))
-        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        without_field_ids(root)
         return f"the file has 7 under the physical name, and no field ids: {said(self.listed, root)}"
 
     def dropped_in_map(self, root: Path) -> str:
-        def mapped(name: str, number: int, kind: Any) -> dict[str, Any]:
-            metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
-            return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
-
-        value = {"type": "struct", "fields": [mapped("a", 2, "long")]}
-        kind = {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
-        schema = json.dumps({"type": "struct", "fields": [mapped("m", 1, kind)]})
-        stored = pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
-        add = parquet(root, "0.parquet", pa.table({"m": pa.array([[("k", {"a": 1, "b": 2})]], stored)}))
-        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
-        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        dropped_field(root)
         return f"the field b of the struct in the map was dropped: {said(self.listed, root)}"
 
     def policy(self, root: Path) -> str:
@@ -1432,11 +1494,6 @@ class KernelJava:
         self.append(root)
         found = self.last(root, "add").get("baseRowId")
         return f"row tracking is suspended: an append adds a file with baseRowId {found}"
-
-    def preserved(self, root: Path) -> str:
-        self.create(root, {"delta.enableRowTracking": "true"})
-        self.append(root)
-        return f"the tags of an append to a table with row tracking: {self.last(root, 'commitInfo').get('tags')}"
 
     def clustered(self, root: Path) -> str:
         features = ["clustering", "domainMetadata"]
@@ -1463,17 +1520,7 @@ class KernelJava:
         return f"the changes are byte to string, and string to long: {said(self.rows, root)}"
 
     def widened_partition(self, root: Path) -> str:
-        features = ["typeWidening", "timestampNtz"]
-        change = [{"fromType": "date", "toType": "timestamp_ntz"}]
-        kept = {"delta.typeChanges": change}
-        fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
-                  {"name": "p", "type": "timestamp_ntz", "nullable": True, "metadata": kept}]  # fmt: skip
-        schema = json.dumps({"type": "struct", "fields": fields})
-        lines = head(schema, {"delta.enableTypeWidening": "true"}, ["p"], minReaderVersion=3, minWriterVersion=7,
-                     readerFeatures=features, writerFeatures=features)  # fmt: skip
-        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
-        add["add"]["partitionValues"] = {"p": "2025-01-15"}
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        widened(root)
         return f"the partition value 2025-01-15 was written as a date: {said(self.listed, root)}"
 
     CASES: Mapping[str, str] = {
@@ -1493,14 +1540,12 @@ class KernelJava:
         "ict-info-*": "info_without_timestamp",
         "ict-broken-negative": "not_increasing",
         "ict-clock-largest": "largest",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "feature-mapping-id-no-ids": "without_ids",
         "feature-mapping-*-map-dropped": "dropped_in_map",
         "checkpoint-v2-write*": "policy",
         "widening-refuses-among": "forbidden_change",
         "rows-append-suspended": "suspended",
-        "rows-append-tag": "preserved",
         "clustering-append-no-statistics": "clustered",
         "widening-partition-date-to-timestamp-ntz": "widened_partition",
     }
