@@ -48,10 +48,9 @@ from deltalog.storage.table_files import TableFiles
 if TYPE_CHECKING:
     import pyroaring
 
-    from deltalog.parquet import variant
-    from deltalog.protocol import deletion_vectors
+    from deltalog.protocol import deletion_vectors, variant
 else:
-    lazy_modules(__name__, "pyroaring", "deltalog.parquet.variant", "deltalog.protocol.deletion_vectors")
+    lazy_modules(__name__, "pyroaring", "deltalog.protocol.deletion_vectors", "deltalog.protocol.variant")
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ _CATALOG = (
 )
 _NO_CASE = "No rule and no case yet."
 _IN_OTHERS = "No case of its own; the cases of the sections that use it test it too."
-_VARIANT = "No case, because most engines cannot return variants as Arrow; tests/unit/parquet/test_variant.py tests it."
+_VARIANT = "No case, because most engines cannot return variants as Arrow; tests/unit/protocol/test_variant.py tests it."
 _ICEBERG = "deltalog reads these tables but refuses to write them (protocol/features)."
 _VACUUM = (
     "The kit has no vacuum; tests/unit/maintenance/vacuum/test_vacuum.py tests that vacuum checks the protocol first."

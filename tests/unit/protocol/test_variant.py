@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltalog.errors import InvalidDataFileError
-from deltalog.parquet.variant import to_json, unshred
+from deltalog.protocol.variant import to_json, unshred
 from deltalog.schema import variant_to_python
 from tests.support.core.strategies import examples
 
