@@ -1,10 +1,8 @@
-"""Variant values: decodes the binary encoding to Python values and JSON, and reassembles shredded values. Pure.
+"""Variant values: checks the binary encoding, and decodes it to Python values and JSON. Pure.
 
-Spec: PROTOCOL.md#variant-data-type, #variant-shredding, #variant-data-in-parquet,
-#reader-requirements-for-variant-data-type, #shredded-variant-data-in-parquet,
-#reader-requirements-for-variant-shredding. The encoding is that of the Parquet format. All functions raise
-InvalidDataFileError for bytes that are not a variant; their time and recursion depth are bounded by the size of the
-value.
+Spec: PROTOCOL.md#variant-data-type, #variant-data-in-parquet, #reader-requirements-for-variant-data-type. The encoding
+is that of the Parquet format. All functions raise InvalidDataFileError for bytes that are not a variant; their time and
+recursion depth are bounded by the size of the value.
 """
 
 from __future__ import annotations
@@ -16,34 +14,50 @@ import functools
 import itertools
 import json
 import math
+import re
 import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-
-import pyarrow as pa
-from pyarrow import types as pt
 
 from deltalog.arguments import checked, shown
 from deltalog.errors import CallError, InvalidDataFileError
+from deltalog.protocol import limits
 
 MAX_DEPTH = 200
+#: The largest size of a value and of its metadata, in bytes. Spark refuses larger ones.
+MAX_BYTES = 1 << 24
+#: The value null of a variant, which is not the same as the absence of a variant.
 NULL = b"\x00"
 
-_PRIMITIVE, _SHORT_STRING, _OBJECT, _ARRAY = range(4)
-_NULL, _TRUE, _FALSE, _INT8, _INT16, _INT32, _INT64, _DOUBLE = range(8)
-_DECIMAL4, _DECIMAL8, _DECIMAL16, _DATE, _TIMESTAMP, _TIMESTAMP_NTZ, _FLOAT, _BINARY, _STRING = range(8, 17)
-_TIME, _TIMESTAMP_NS, _TIMESTAMP_NTZ_NS, _UUID = range(17, 21)
-_INTEGER_SIZES = {_INT8: 1, _INT16: 2, _INT32: 4, _INT64: 8}
-_DECIMAL_SIZES = {_DECIMAL4: 4, _DECIMAL8: 8, _DECIMAL16: 16}
-_EXACT = decimal.Context(prec=80)
-_EPOCH = datetime.datetime(1970, 1, 1)
+# The basic types.
+PRIMITIVE, SHORT_STRING, OBJECT, ARRAY = range(4)
+# The primitive types.
+NULL_TYPE, TRUE, FALSE, INT8, INT16, INT32, INT64, DOUBLE = range(8)
+DECIMAL4, DECIMAL8, DECIMAL16, DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, STRING = range(8, 17)
+TIME, TIMESTAMP_NS, TIMESTAMP_NTZ_NS, UUID = range(17, 21)
+INTEGER_SIZES = {INT8: 1, INT16: 2, INT32: 4, INT64: 8}
+DECIMAL_SIZES = {DECIMAL4: 4, DECIMAL8: 8, DECIMAL16: 16}
+MAX_DIGITS = 38
+EXACT = decimal.Context(prec=80)
+EPOCH = datetime.datetime(1970, 1, 1)
 _UTC = datetime.timezone.utc
-# Exceptions caused by malformed bytes.
-_MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticError)
-
-
-# ---------------------------------------------------------------------------------------- decoding variants
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
+# The sizes of the values of all primitive types, except for binary and string.
+_SIZES: Mapping[int, int] = {
+    **dict.fromkeys((NULL_TYPE, TRUE, FALSE), 0),
+    **INTEGER_SIZES,
+    **{kind: 1 + size for kind, size in DECIMAL_SIZES.items()},
+    DOUBLE: 8,
+    FLOAT: 4,
+    DATE: 4,
+    UUID: 16,
+    **dict.fromkeys((TIME, TIMESTAMP, TIMESTAMP_NTZ, TIMESTAMP_NS, TIMESTAMP_NTZ_NS), 8),
+}
+_DAY_US = 86_400_000_000
+#: Exceptions caused by malformed bytes.
+MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticError)
 
 
 @checked
@@ -69,37 +83,83 @@ def to_json(metadata: bytes, value: bytes) -> str:
     Dates, times and timestamps (in UTC) become ISO text with a space between date and time, binary values become base64
     text, and numbers that JSON cannot express become "NaN", "Infinity" or "-Infinity".
     """
+    return next(texts([(metadata, value)])) or ""
+
+
+def texts(variants: Iterable[tuple[bytes, bytes] | None]) -> Iterator[str | None]:
+    """Like ``to_json``, for the variants of a column, which are pairs of metadata and value; None if there is no
+    variant. Raises InvalidDataFileError, also if all texts together would exceed MAX_VARIANT_TEXT_CHARS."""
+    length = 0
+    for each in variants:
+        if each is None:
+            yield None
+            continue
+        text = json_text(decoded_text(*each), length)
+        length += len(text)
+        yield text
+
+
+def decoded_text(metadata: bytes, value: bytes) -> Any:
+    """Like ``variant_to_python``, for conversion to text: 32-bit floats and nanoseconds keep their digits. Raises
+    InvalidDataFileError."""
+    return _decode(_TextDecoder, metadata, value)
+
+
+def json_text(value: Any, before: int = 0) -> str:
+    """A value of ``decoded_text`` as JSON text. ``before``: the length of the texts before it. Raises
+    InvalidDataFileError if they together would exceed MAX_VARIANT_TEXT_CHARS."""
+    text = _Text(before)
     try:
-        return _json(_decode(_TextDecoder, metadata, value))
-    except ValueError as error:  # an integer with too many digits for Python to print as text
-        raise _malformed(error) from None
+        _write_json(value, text)
+    except ValueError as error:
+        raise malformed(error) from None
+    return "".join(text.parts)
+
+
+def check(metadata: bytes, value: bytes, is_strict: bool = True) -> None:
+    """Check that every reader can read a variant: that its bytes are complete, that nothing lies between and after its
+    values, and that the names of each object are in order and unique. ``is_strict=False`` checks only that its bytes
+    are complete and of known types. Raises ValueError."""
+    for name, part in (("metadata", metadata), ("value", value)):
+        if len(part) > MAX_BYTES:
+            raise ValueError(f"its {name} has {len(part)} bytes, and at most {MAX_BYTES} are allowed")
+    try:
+        checker = (_Checker if is_strict else _Sizer)(dictionary_of(metadata), value)
+        checker.value(0, 0)
+    except IndexError:
+        raise ValueError("it ends early, or refers to a name that its metadata lacks") from None
+    except (struct.error, ArithmeticError) as error:
+        raise ValueError(str(error)) from None
+    if checker.budget and is_strict:
+        raise ValueError("it contains bytes that belong to no value")
 
 
 def _decode(decoder: type[_Decoder], metadata: bytes, value: bytes) -> Any:
     try:
-        return decoder(_dictionary(metadata), value).value(0, 0)
-    except _MALFORMED as error:
-        raise _malformed(error) from None
+        return decoder(dictionary_of(metadata), value).value(0, 0)
+    except MALFORMED as error:
+        raise malformed(error) from None
 
 
-def _malformed(why: object) -> InvalidDataFileError:
+def malformed(why: object) -> InvalidDataFileError:
+    """The error for bytes that are not a variant."""
     return InvalidDataFileError(f"A variant value is malformed: {why}. Write the row again.", path=None)
 
 
-class _Dictionary:
-    """The field names in a variant's metadata."""
+class Dictionary:
+    """The field names in a variant's metadata. Raises ValueError, IndexError."""
 
     def __init__(self, metadata: bytes) -> None:
         header = metadata[0]
         if header & 0x0F != 1:
             raise ValueError(f"its metadata has version {header & 0x0F}, but only version 1 exists")
         width = (header >> 6) + 1
-        count = _uint(metadata, 1, width)
+        count = uint(metadata, 1, width)
         start = 1 + width * (count + 2)
         if start > len(metadata):
             raise ValueError("its metadata ends early")
-        offsets = [_uint(metadata, 1 + width * (i + 1), width) for i in range(count + 1)]
-        self.names = [_take(metadata, start + low, high - low).decode() for low, high in itertools.pairwise(offsets)]
+        offsets = [uint(metadata, 1 + width * (i + 1), width) for i in range(count + 1)]
+        self.names = [take(metadata, start + low, high - low).decode() for low, high in itertools.pairwise(offsets)]
 
     @functools.cached_property
     def ids(self) -> Mapping[str, int]:
@@ -107,70 +167,85 @@ class _Dictionary:
 
 
 @functools.lru_cache(maxsize=64)
-def _dictionary(metadata: bytes) -> _Dictionary:
-    return _Dictionary(metadata)
+def dictionary_of(metadata: bytes) -> Dictionary:
+    """The field names in a variant's metadata, with a cache. Raises ValueError, IndexError."""
+    return Dictionary(metadata)
 
 
 class _Decoder:
     """Decodes one value. Elements can be stored in any order but must not overlap, so the size of the value limits how
-    many there are."""
+    many there are and how long they are. ``budget``: the number of bytes that have not been decoded."""
 
-    def __init__(self, dictionary: _Dictionary, data: bytes) -> None:
+    def __init__(self, dictionary: Dictionary, data: bytes) -> None:
         self.names = dictionary.names
         self.data = data
         self.budget = len(data)
 
-    def value(self, at: int, depth: int) -> Any:
-        self.budget -= 1
+    def spend(self, size: int) -> None:
+        """Count decoded bytes. Raises ValueError if more bytes are decoded than there are."""
+        self.budget -= size
         if self.budget < 0:
-            raise ValueError("its elements overlap")
+            raise ValueError("it ends early, or its elements overlap")
+
+    def value(self, at: int, depth: int) -> Any:
         if depth > MAX_DEPTH:
             raise ValueError(f"it is nested deeper than {MAX_DEPTH}")
         kind, header = self.data[at] & 3, self.data[at] >> 2
-        if kind == _PRIMITIVE:
+        if kind == PRIMITIVE:
             return self._primitive(header, at + 1)
-        if kind == _SHORT_STRING:
-            return _take(self.data, at + 1, header).decode()
-        if kind == _OBJECT:
+        if kind == SHORT_STRING:
+            self.spend(1 + header)
+            return take(self.data, at + 1, header).decode()
+        if kind == OBJECT:
             fields = object_fields(self.data, at)
-            return {self.names[i]: self.value(start, depth + 1) for i, start in fields}
-        return [self.value(start, depth + 1) for start in _array_elements(self.data, at)]
+            self.spend(object_start(self.data, at) - at)
+            return self.object([(self.names[i], start) for i, start in fields], depth)
+        starts = array_elements(self.data, at)
+        self.spend(array_start(self.data, at) - at)
+        return [self.value(start, depth + 1) for start in starts]
+
+    def object(self, fields: list[tuple[str, int]], depth: int) -> Any:
+        return {name: self.value(start, depth + 1) for name, start in fields}
 
     def _primitive(self, kind: int, at: int) -> Any:
         data = self.data
-        if kind <= _FALSE:
-            return (None, True, False)[kind]
-        if kind in _INTEGER_SIZES:
-            return _int(data, at, _INTEGER_SIZES[kind])
-        if kind in _DECIMAL_SIZES:
-            unscaled = decimal.Decimal(_int(data, at + 1, _DECIMAL_SIZES[kind]))
-            if data[at] > 38:
-                raise ValueError(f"a decimal has scale {data[at]}")
-            return unscaled.scaleb(-data[at], _EXACT)
-        if kind == _DOUBLE:
-            return struct.unpack_from("<d", data, at)[0]
-        if kind == _FLOAT:
-            return self.single(struct.unpack_from("<f", data, at)[0])
-        if kind in (_BINARY, _STRING):
-            content = _take(data, at + 4, _uint(data, at, 4))
-            return content if kind == _BINARY else content.decode()
-        if kind == _UUID:
-            return uuid.UUID(bytes=_take(data, at, 16))
-        return self._temporal(kind, at)
-
-    def _temporal(self, kind: int, at: int) -> Any:
-        if kind == _DATE:
-            return (_EPOCH + datetime.timedelta(days=_int(self.data, at, 4))).date()
-        if kind not in (_TIMESTAMP, _TIMESTAMP_NTZ, _TIME, _TIMESTAMP_NS, _TIMESTAMP_NTZ_NS):
+        if kind in (BINARY, STRING):
+            size = uint(data, at, 4)
+            self.spend(5 + size)
+            content = take(data, at + 4, size)
+            return content if kind == BINARY else content.decode()
+        if kind not in _SIZES:
             raise ValueError(f"it has a value of the unknown type {kind}")
-        number = _int(self.data, at, 8)
-        if kind == _TIME:
-            if not 0 <= number < 86_400_000_000:
-                raise ValueError(f"a time of day is {number} µs")
+        self.spend(1 + _SIZES[kind])
+        if kind <= FALSE:
+            return (None, True, False)[kind]
+        if kind in INTEGER_SIZES:
+            return integer(data, at, INTEGER_SIZES[kind])
+        if kind in DECIMAL_SIZES:
+            unscaled = decimal.Decimal(integer(data, at + 1, DECIMAL_SIZES[kind]))
+            if data[at] > MAX_DIGITS:
+                raise ValueError(f"a decimal has scale {data[at]}")
+            return unscaled.scaleb(-data[at], EXACT)
+        if kind == DOUBLE:
+            return struct.unpack_from("<d", data, at)[0]
+        if kind == FLOAT:
+            return self.single(struct.unpack_from("<f", data, at)[0])
+        if kind == UUID:
+            return uuid.UUID(bytes=take(data, at, 16))
+        number = integer(data, at, _SIZES[kind])
+        if kind == TIME and not 0 <= number < _DAY_US:
+            raise ValueError(f"a time of day is {number} µs")
+        return self.moment(kind, number)
+
+    def moment(self, kind: int, number: int) -> Any:
+        """A date, a time or a timestamp, from the stored number."""
+        if kind == DATE:
+            return (EPOCH + datetime.timedelta(days=number)).date()
+        if kind == TIME:
             return _moment(number, False).time()
-        if kind in (_TIMESTAMP_NS, _TIMESTAMP_NTZ_NS):
-            return self.nanoseconds(number, kind == _TIMESTAMP_NS)
-        return _moment(number, kind == _TIMESTAMP)
+        if kind in (TIMESTAMP_NS, TIMESTAMP_NTZ_NS):
+            return self.nanoseconds(number, kind == TIMESTAMP_NS)
+        return _moment(number, kind == TIMESTAMP)
 
     def single(self, value: float) -> Any:
         return value
@@ -179,68 +254,160 @@ class _Decoder:
         return _moment(number // 1000, zoned)
 
 
+class _Single(float):
+    """A 32-bit float."""
+
+    @property
+    def shortest(self) -> str:
+        """The shortest decimal number that rounds to this 32-bit float, such as 1.1 instead of 1.100000023841858."""
+        shown = (f"{float(self):.{digits}g}" for digits in range(6, 10))
+        exact = (text for text in shown if struct.pack("<f", float(text)) == struct.pack("<f", self))
+        return next(exact, repr(float(self)))
+
+
+class _Nanoseconds(str):
+    """A timestamp with nanoseconds, as text."""
+
+
 class _TextDecoder(_Decoder):
     """Decodes values for conversion to JSON text, with the precision that Python's types would lose."""
 
     def single(self, value: float) -> Any:
-        """The shortest decimal number that rounds to this 32-bit float, such as 1.1 instead of 1.100000023841858."""
-        texts = (f"{value:.{digits}g}" for digits in range(6, 10))
-        exact = (float(t) for t in texts if struct.pack("<f", float(t)) == struct.pack("<f", value))
-        return next(exact, value)
+        return _Single(value)
 
     def nanoseconds(self, number: int, zoned: bool) -> Any:
         seconds, rest = divmod(number, 1_000_000_000)
-        return _moment_text(_moment(seconds * 1_000_000, zoned), f"{rest:09d}")
+        return _Nanoseconds(_moment_text(_moment(seconds * 1_000_000, zoned), f"{rest:09d}"))
+
+
+class _Sizer(_Decoder):
+    """Decodes values to check that they are complete. The dates and timestamps of a valid value can be beyond
+    Python's."""
+
+    def moment(self, kind: int, number: int) -> Any:
+        return number
+
+
+class _Checker(_Sizer):
+    """Checks values as strictly as the format defines them."""
+
+    def __init__(self, dictionary: Dictionary, data: bytes) -> None:
+        super().__init__(dictionary, data)
+        self._sizes: dict[int, int] = {}  # of values, by their positions
+
+    def value(self, at: int, depth: int) -> Any:
+        before = self.budget
+        super().value(at, depth)
+        self._sizes[at] = before - self.budget
+        kind, header = self.data[at] & 3, self.data[at] >> 2
+        if kind == OBJECT:
+            self._check_places(
+                object_start(self.data, at), header, [start for _, start in object_fields(self.data, at)]
+            )
+        elif kind == ARRAY:
+            self._check_places(array_start(self.data, at), header, array_elements(self.data, at))
+
+    def _check_places(self, start: int, header: int, starts: list[int]) -> None:
+        """Raise ValueError unless the elements of an object or array lie side by side and end at the last offset."""
+        width = (header & 3) + 1
+        end = start + uint(self.data, start - width, width)
+        for each in sorted(starts):
+            if each != start:
+                raise ValueError("an offset of an element is wrong")
+            start += self._sizes[each]
+        if start != end:
+            raise ValueError("the last offset of an object or array is wrong")
+
+    def object(self, fields: list[tuple[str, int]], depth: int) -> Any:
+        names = [name.encode() for name, _ in fields]
+        if any(low >= high for low, high in itertools.pairwise(names)):
+            raise ValueError("the names of an object are not in order, or are not unique")
+        for _, start in fields:
+            self.value(start, depth + 1)
 
 
 def object_fields(data: bytes, at: int = 0) -> list[tuple[int, int]]:
     """The field id and the position of the value for each field of the object at ``at``. Raises ValueError, IndexError
     or struct.error."""
-    header = data[at] >> 2
-    count, ids_at = _count(data, at, header >> 4 & 1)
-    width, id_width = (header & 3) + 1, (header >> 2 & 3) + 1
-    offsets_at = ids_at + count * id_width
-    start = offsets_at + (count + 1) * width
+    count, ids_at, width, id_width = _object_header(data, at)
+    offsets_at, start = ids_at + count * id_width, object_start(data, at)
     if start > len(data):
         raise ValueError("an object ends early")
     return [
-        (_uint(data, ids_at + i * id_width, id_width), start + _uint(data, offsets_at + i * width, width))
+        (uint(data, ids_at + i * id_width, id_width), start + uint(data, offsets_at + i * width, width))
         for i in range(count)
     ]
 
 
-def _array_elements(data: bytes, at: int) -> list[int]:
+def object_start(data: bytes, at: int) -> int:
+    """The position of the first value of an object."""
+    count, ids_at, width, id_width = _object_header(data, at)
+    return ids_at + count * id_width + (count + 1) * width
+
+
+def _object_header(data: bytes, at: int) -> tuple[int, int, int, int]:
+    """The number of fields, the position of their ids, and the sizes of an offset and of an id."""
+    header = data[at] >> 2
+    return (*_count(data, at, header >> 4 & 1), (header & 3) + 1, (header >> 2 & 3) + 1)
+
+
+def array_start(data: bytes, at: int) -> int:
+    """The position of the first value of an array."""
     header = data[at] >> 2
     count, offsets_at = _count(data, at, header >> 2 & 1)
-    width = (header & 3) + 1
-    start = offsets_at + (count + 1) * width
+    return offsets_at + (count + 1) * ((header & 3) + 1)
+
+
+def array_elements(data: bytes, at: int) -> list[int]:
+    """The positions of the elements of an array. Raises as ``object_fields``."""
+    header = data[at] >> 2
+    count, offsets_at = _count(data, at, header >> 2 & 1)
+    width, start = (header & 3) + 1, array_start(data, at)
     if start > len(data):
         raise ValueError("an array ends early")
-    return [start + _uint(data, offsets_at + i * width, width) for i in range(count)]
+    return [start + uint(data, offsets_at + i * width, width) for i in range(count)]
+
+
+def size_of(data: bytes, at: int) -> int:
+    """The number of bytes of the value at a position, according to its header. Raises ValueError, IndexError."""
+    kind, header = data[at] & 3, data[at] >> 2
+    if kind == SHORT_STRING:
+        return 1 + header
+    if kind == PRIMITIVE:
+        if header in (BINARY, STRING):
+            return 5 + uint(data, at + 1, 4)
+        if header not in _SIZES:
+            raise ValueError(f"it has a value of the unknown type {header}")
+        return 1 + _SIZES[header]
+    start, width = object_start(data, at) if kind == OBJECT else array_start(data, at), (header & 3) + 1
+    return start - at + uint(data, start - width, width)
 
 
 def _count(data: bytes, at: int, large: int) -> tuple[int, int]:
     """The number of elements, and the position after this number in ``data``."""
     size = 4 if large else 1
-    return _uint(data, at + 1, size), at + 1 + size
+    return uint(data, at + 1, size), at + 1 + size
 
 
-def _take(data: bytes, at: int, length: int) -> bytes:
+def take(data: bytes, at: int, length: int) -> bytes:
+    """The bytes at a position. Raises ValueError if there are fewer."""
     if length < 0 or at + length > len(data):
         raise ValueError("it ends early")
     return data[at : at + length]
 
 
-def _uint(data: bytes, at: int, size: int) -> int:
-    return int.from_bytes(_take(data, at, size), "little")
+def uint(data: bytes, at: int, size: int) -> int:
+    """The unsigned number at a position. Raises ValueError."""
+    return int.from_bytes(take(data, at, size), "little")
 
 
-def _int(data: bytes, at: int, size: int) -> int:
-    return int.from_bytes(_take(data, at, size), "little", signed=True)
+def integer(data: bytes, at: int, size: int) -> int:
+    """The signed number at a position. Raises ValueError."""
+    return int.from_bytes(take(data, at, size), "little", signed=True)
 
 
 def _moment(micros: int, zoned: bool) -> datetime.datetime:
-    moment = _EPOCH + datetime.timedelta(microseconds=micros)
+    moment = EPOCH + datetime.timedelta(microseconds=micros)
     return moment.replace(tzinfo=_UTC) if zoned else moment
 
 
@@ -251,207 +418,75 @@ def _moment_text(moment: datetime.datetime, fraction: str) -> str:
     return f"{day}.{fraction}{zone}" if fraction else f"{day}{zone}"
 
 
-def _json(value: Any) -> str:
+class _Text:
+    """Text that grows part by part. A short value can repeat a long name often, so the length is limited. ``before``:
+    the length of the texts before this one."""
+
+    def __init__(self, before: int = 0) -> None:
+        self.parts: list[str] = []
+        self.length = before
+
+    def add(self, part: str) -> None:
+        self.length += len(part)
+        if self.length > limits.MAX_VARIANT_TEXT_CHARS:
+            raise ValueError(f"the length of its text {limits.over('MAX_VARIANT_TEXT_CHARS', self.length)}")
+        self.parts.append(part)
+
+
+def _write_json(value: Any, text: _Text) -> None:
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_text(name)}:{_json(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_json, value)) + "]"
+        separator = "{"
+        for name, item in value.items():
+            text.add(f"{separator}{_quoted(name)}:")
+            _write_json(item, text)
+            separator = ","
+        text.add("}" if value else "{}")
+    elif isinstance(value, list):
+        separator = "["
+        for item in value:
+            text.add(separator)
+            _write_json(item, text)
+            separator = ","
+        text.add("]" if value else "[]")
+    else:
+        text.add(_scalar_text(value))
+
+
+def _scalar_text(value: Any) -> str:
     if value is None or isinstance(value, (bool, int)):
         return json.dumps(value)
+    if isinstance(value, _Single):
+        return _floating_text(value, value.shortest)
     if isinstance(value, float):
-        return (
-            repr(value) if math.isfinite(value) else _text(str(value).replace("inf", "Infinity").replace("nan", "NaN"))
-        )
+        return _floating_text(value, repr(value))
     if isinstance(value, decimal.Decimal):
-        return format(value, "f")
+        return format(value.normalize(EXACT), "f") if value else "0"
     if isinstance(value, bytes):
-        return _text(base64.b64encode(value).decode())
+        return _quoted(base64.b64encode(value).decode())
     if isinstance(value, datetime.datetime):
-        return _text(_moment_text(value, f"{value.microsecond:06d}"))
-    return _text(str(value))  # text, date, time, UUID
+        return _quoted(_moment_text(value, f"{value.microsecond:06d}"))
+    return _quoted(str(value))  # text, date, time, UUID
 
 
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _floating_text(value: float, shortest: str) -> str:
+    """A number as Java writes it, from its shortest decimal form: with an exponent unless it is from 0.001 to 10^7."""
+    if not math.isfinite(value):
+        return {math.inf: '"Infinity"', -math.inf: '"-Infinity"'}.get(value, '"NaN"')
+    sign, digits, exponent = decimal.Decimal(shortest).normalize(EXACT).as_tuple()
+    assert isinstance(exponent, int)
+    text, point = "".join(map(str, digits)), len(digits) + exponent
+    minus = "-" if sign else ""
+    if not value:
+        return f"{minus}0.0"
+    if -3 < point <= 7:
+        whole = text[:point].ljust(point, "0") if point > 0 else "0"
+        return f"{minus}{whole}.{'0' * -point}{text[max(point, 0) :] or '0'}"
+    return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
 
 
-# ------------------------------------------------------------------------------------------------ shredding
-
-
-def unshred(column: pa.StructArray) -> list[bytes | None]:
-    """The ``value`` of each row of a shredded variant, from its ``metadata``, ``value`` and ``typed_value`` columns.
-
-    None if the row has no variant. If both ``value`` and ``typed_value`` of a variant are absent, the variant is null.
-    """
-    metadata = column.field("metadata").to_pylist()
-    present = column.is_valid().to_pylist()
-    try:
-        if any(there and found is None for there, found in zip(present, metadata, strict=True)):
-            raise ValueError("it has no metadata")
-        dictionaries = [_dictionary(m) if there else None for there, m in zip(present, metadata, strict=True)]
-        values = _rebuild(column, dictionaries, 0)
-    except _MALFORMED as error:
-        raise _malformed(error) from None
-    return [None if not there else NULL if v is None else v for there, v in zip(present, values, strict=True)]
-
-
-def _rebuild(group: pa.StructArray, dictionaries: Sequence[_Dictionary | None], depth: int) -> list[bytes | None]:
-    """The rows of a group with ``value`` and ``typed_value``; None for rows in which both are absent."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"it is shredded deeper than {MAX_DEPTH}")
-    children = {field.name: group.field(i) for i, field in enumerate(group.type)}
-    binary = children.get("value")
-    values = [None] * len(group) if binary is None else binary.cast(pa.binary()).to_pylist()
-    typed = children.get("typed_value")
-    if typed is None:
-        return values
-    if isinstance(typed, pa.ExtensionArray):
-        typed = typed.storage
-    if pt.is_struct(typed.type):
-        return _rebuild_objects(typed, values, dictionaries, depth)
-    if pt.is_list(typed.type) or pt.is_large_list(typed.type):
-        found = _rebuild_arrays(typed, dictionaries, depth)
-    else:
-        found = _encode_all(typed)
-    return [value if encoded is None else encoded for encoded, value in zip(found, values, strict=True)]
-
-
-def _rebuild_objects(
-    typed: pa.StructArray, values: list[bytes | None], dictionaries: Sequence[_Dictionary | None], depth: int
-) -> list[bytes | None]:
-    names = [field.name for field in typed.type]
-    columns = [_rebuild(typed.field(i), dictionaries, depth + 1) for i in range(len(names))]
-    rebuilt = list(values)
-    for row, present in enumerate(typed.is_valid().to_pylist()):
-        dictionary = dictionaries[row]
-        if not present or dictionary is None:
-            continue
-        fields = _residual_fields(values[row], dictionary)
-        # If a writer stored a field twice, the value in the typed column is used.
-        fields.update((name, found[row]) for name, found in zip(names, columns, strict=True) if found[row] is not None)
-        rebuilt[row] = _encode_object(fields, dictionary)
-    return rebuilt
-
-
-def _residual_fields(value: bytes | None, dictionary: _Dictionary) -> dict[str, Any]:
-    """The fields of a partially shredded object that are not in typed columns, each as bytes."""
-    if value is None:
-        return {}
-    if value[0] & 3 != _OBJECT:
-        raise ValueError("the rest of a shredded object is not an object")
-    fields = object_fields(value)
-    # Values can be in any order; each value ends where the next one in the buffer begins.
-    starts = sorted({start for _, start in fields})
-    ends = dict(zip(starts, [*starts[1:], len(value)], strict=True))
-    return {dictionary.names[i]: _take(value, start, ends[start] - start) for i, start in fields}
-
-
-def _rebuild_arrays(typed: Any, dictionaries: Sequence[_Dictionary | None], depth: int) -> list[bytes | None]:
-    offsets = typed.offsets.to_pylist()
-    first, last = offsets[0], offsets[-1]
-    owners: list[_Dictionary | None] = []
-    for dictionary, low, high in zip(dictionaries, offsets, offsets[1:], strict=False):
-        owners.extend([dictionary] * (high - low))
-    elements = _rebuild(typed.values.slice(first, last - first), owners, depth + 1)
-    rebuilt: list[bytes | None] = []
-    for present, low, high in zip(typed.is_valid().to_pylist(), offsets, offsets[1:], strict=False):
-        items = [NULL if e is None else e for e in elements[low - first : high - first]]
-        rebuilt.append(_encode_array(items) if present else None)
-    return rebuilt
-
-
-def _encode_object(fields: Mapping[str, bytes], dictionary: _Dictionary) -> bytes:
-    ids = dictionary.ids
-    ordered = sorted(fields, key=str.encode)
-    unknown = [name for name in ordered if name not in ids]
-    if unknown:
-        raise ValueError(f"the field {unknown[0]!r} is not in its metadata")
-    offsets, content = _laid_out([fields[name] for name in ordered])
-    width, id_width = _width(offsets[-1]), _width(max((ids[n] for n in ordered), default=0))
-    large = len(ordered) > 255
-    header = (large << 4 | (id_width - 1) << 2 | (width - 1)) << 2 | _OBJECT
-    count = len(ordered).to_bytes(4 if large else 1, "little")
-    names = b"".join(ids[n].to_bytes(id_width, "little") for n in ordered)
-    return b"".join((bytes([header]), count, names, _packed(offsets, width), content))
-
-
-def _encode_array(items: Sequence[bytes]) -> bytes:
-    offsets, content = _laid_out(items)
-    width = _width(offsets[-1])
-    large = len(items) > 255
-    header = (large << 2 | (width - 1)) << 2 | _ARRAY
-    count = len(items).to_bytes(4 if large else 1, "little")
-    return b"".join((bytes([header]), count, _packed(offsets, width), content))
-
-
-def _laid_out(items: Sequence[bytes]) -> tuple[list[int], bytes]:
-    offsets = [0]
-    for item in items:
-        offsets.append(offsets[-1] + len(item))
-    return offsets, b"".join(items)
-
-
-def _packed(numbers: Sequence[int], width: int) -> bytes:
-    return b"".join(number.to_bytes(width, "little") for number in numbers)
-
-
-def _width(largest: int) -> int:
-    return max(1, (largest.bit_length() + 7) // 8)
-
-
-def _encode_all(typed: Any) -> list[bytes | None]:
-    """Values of one Parquet type, each encoded as a variant; None for nulls."""
-    if pt.is_dictionary(typed.type):
-        typed = typed.dictionary_decode()
-    encode, plain = _encoder(typed)
-    return [None if value is None else encode(value) for value in plain.to_pylist()]
-
-
-def _encoder(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
-    """A function that encodes a value of a typed column, and the column converted to the type that the function
-    accepts."""
-    kind = typed.type
-    if pt.is_boolean(kind):
-        return lambda value: bytes([(_TRUE if value else _FALSE) << 2]), typed
-    if pt.is_signed_integer(kind):
-        size = kind.bit_width // 8
-        return _numbers({1: _INT8, 2: _INT16, 4: _INT32, 8: _INT64}[size], size), typed
-    if pt.is_float32(kind) or pt.is_float64(kind):
-        header, form = (_FLOAT, "<f") if pt.is_float32(kind) else (_DOUBLE, "<d")
-        return lambda value: bytes([header << 2]) + struct.pack(form, value), typed
-    if pt.is_decimal(kind) and 0 <= kind.scale <= 38:
-        return _decimals(kind), typed
-    if pt.is_string(kind) or pt.is_large_string(kind):
-        return _encode_text, typed
-    if pt.is_binary(kind) or pt.is_large_binary(kind):
-        return lambda value: bytes([_BINARY << 2]) + len(value).to_bytes(4, "little") + value, typed
-    if pt.is_fixed_size_binary(kind) and kind.byte_width == 16:
-        return lambda value: bytes([_UUID << 2]) + value, typed
-    if pt.is_date32(kind):
-        return _numbers(_DATE, 4), typed.cast(pa.int32())
-    if pt.is_time64(kind) and kind.unit == "us":
-        return _numbers(_TIME, 8), typed.cast(pa.int64())
-    if pt.is_timestamp(kind) and kind.unit in ("us", "ns"):
-        micros, nanos = (_TIMESTAMP_NTZ, _TIMESTAMP_NTZ_NS) if kind.tz is None else (_TIMESTAMP, _TIMESTAMP_NS)
-        return _numbers(micros if kind.unit == "us" else nanos, 8), typed.cast(pa.int64())
-    raise ValueError(f"a typed column is {kind}, which is not a type of shredded variants")
-
-
-def _numbers(header: int, size: int) -> Callable[[int], bytes]:
-    prefix = bytes([header << 2])
-    return lambda value: prefix + value.to_bytes(size, "little", signed=True)
-
-
-def _decimals(kind: Any) -> Callable[[decimal.Decimal], bytes]:
-    header, size = (
-        (_DECIMAL4, 4) if kind.precision <= 9 else (_DECIMAL8, 8) if kind.precision <= 18 else (_DECIMAL16, 16)
-    )
-    prefix = bytes([header << 2, kind.scale])
-    return lambda value: prefix + int(value.scaleb(kind.scale, _EXACT)).to_bytes(size, "little", signed=True)
-
-
-def _encode_text(value: str) -> bytes:
-    content = value.encode()
-    if len(content) < 64:
-        return bytes([len(content) << 2 | _SHORT_STRING]) + content
-    return bytes([_STRING << 2]) + len(content).to_bytes(4, "little") + content
+def _quoted(value: str) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    if _CONTROL.search(value) is None:
+        return text
+    # Spark writes the hexadecimal digits of escapes in upper case.
+    return _ESCAPE.sub(lambda match: match[0] if match[1] is None else "\\u" + match[1].upper(), text)
