@@ -13,7 +13,10 @@ _CATALOG = (
 )
 _NO_CASE = "No rule and no case yet."
 _IN_OTHERS = "No case of its own; the cases of the sections that use it test it too."
-_VARIANT = "No case, because most engines cannot return variants as Arrow; tests/unit/protocol/test_variant.py tests it."
+_VARIANT = (
+    "No case, because most engines cannot return variants as Arrow; tests/unit/protocol/test_variant.py tests it."
+)
+_SHREDDED = "No case; tests/interop/test_interop_variants.py has tables that delta-spark and deltalog shred in turn."
 _ICEBERG = "deltalog reads these tables but refuses to write them (protocol/features)."
 _VACUUM = (
     "The kit has no vacuum; tests/unit/maintenance/vacuum/test_vacuum.py tests that vacuum checks the protocol first."
@@ -69,14 +72,12 @@ NOTES: dict[str, str] = {
     "clustered-table": _NO_CASE,
     "variant-data-type": _VARIANT,
     "example-json-encoded-delta-table-schema-with-variant-types": _EXAMPLE,
-    "variant-data-in-parquet": _VARIANT,
     "writer-requirements-for-variant-data-type": _VARIANT,
     "reader-requirements-for-variant-data-type": _VARIANT,
     "compatibility-with-other-delta-features": _VARIANT,
-    "variant-shredding": _VARIANT,
-    "enablement": "deltalog never writes shredded variants, whatever the property's value; the protocol allows this.",
+    "enablement": "tests/unit/rows/test_variants.py tests which files are shredded.",
     "shredded-variant-data-in-parquet": _VARIANT,
-    "writer-requirements-for-variant-shredding": "deltalog never writes shredded variants; the protocol allows this.",
+    "writer-requirements-for-variant-shredding": _SHREDDED,
     "reader-requirements-for-variant-shredding": _VARIANT,
     "type-change-metadata": _NO_CASE,
     "reader-requirements-for-type-widening": _NO_CASE,
