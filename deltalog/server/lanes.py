@@ -6,7 +6,8 @@ is limited to a share of the threads and to a share of the requests in progress;
 
 Callers share the threads too: the next call to run is one of the caller that has the fewest running calls. When the
 limit of requests in progress is reached, a caller with few of them may still make some, so that a caller with very many
-requests does not lock out the others.
+requests does not lock out the others. The calls of a caller that computes much run one at a time: all threads take
+turns at Python's interpreter lock, so a call waits for its turn as often as there are threads that compute.
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ class _Lane:
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A call that waits for a thread. ``number``: its position in the order of arrival."""
+    """A call that waits for a thread. ``number``: its position in the order of arrival. ``is_single``: it must not
+    begin while another call of its caller is running."""
 
     number: int
     caller: str
+    is_single: bool
     begins: asyncio.Future[None]
 
 
@@ -101,8 +104,10 @@ class Lanes:
         seconds: float,
         caller: str = "",
         is_gone: Callable[[], bool] = lambda: False,
+        is_single: bool = False,
     ) -> T:
-        """Run ``work`` in a thread, for a caller. ``is_gone``: whether nobody waits for the result any more. Raises
+        """Run ``work`` in a thread, for a caller. ``is_gone``: whether nobody waits for the result any more.
+        ``is_single``: begin only while no other call of this caller is running, not counting slow ones. Raises
         BusyError, NotBegunError, GoneError, NotDoneError, and the errors of ``work``."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
@@ -114,7 +119,7 @@ class Lanes:
         counts = True
         try:
             try:
-                await self._turn(lane, caller, seconds)
+                await self._turn(lane, caller, seconds, is_single)
             except BusyError:  # ``_shed`` has already counted the call as answered
                 counts = False
                 raise
@@ -161,11 +166,11 @@ class Lanes:
 
     # ---------------------------------------------------------------------------------- waiting for a turn
 
-    async def _turn(self, lane: _Lane, caller: str, seconds: float) -> None:
-        if not lane.waiting and self._may_run(lane):
+    async def _turn(self, lane: _Lane, caller: str, seconds: float, is_single: bool) -> None:
+        turn = _Turn(next(self._numbers), caller, is_single, asyncio.get_running_loop().create_future())
+        if self._next(lane) is None and self._may_run(lane) and self._may_begin(turn):
             self._begin(lane, caller)
             return
-        turn = _Turn(next(self._numbers), caller, asyncio.get_running_loop().create_future())
         lane.waiting.append(turn)
         try:
             await asyncio.wait_for(asyncio.shield(turn.begins), seconds)
@@ -214,16 +219,27 @@ class Lanes:
         """Start waiting calls: first those of the callers who have the fewest running calls; of these, those in the
         lanes with the fewest; of these, those that came first."""
         while self._total.running < self._threads:
-            waiting = [each for each in self._lanes.values() if each.waiting and self._may_run(each)]
+            waiting = [
+                (lane, turn)
+                for lane in self._lanes.values()
+                if lane.waiting and self._may_run(lane) and (turn := self._next(lane)) is not None
+            ]
             if not waiting:
                 return
-            lane = min(waiting, key=self._order)
-            turn = lane.waiting.popleft()
+            lane, turn = min(waiting, key=self._order)
+            lane.waiting.remove(turn)
             self._begin(lane, turn.caller)
             turn.begins.set_result(None)
 
-    def _order(self, lane: _Lane) -> tuple[int, int, int]:
-        turn = lane.waiting[0]
+    def _next(self, lane: _Lane) -> _Turn | None:
+        """The first call of a lane that may begin as far as its caller is concerned."""
+        return next(filter(self._may_begin, lane.waiting), None)
+
+    def _may_begin(self, turn: _Turn) -> bool:
+        return not (turn.is_single and self._running[turn.caller])
+
+    def _order(self, waiting: tuple[_Lane, _Turn]) -> tuple[int, int, int]:
+        lane, turn = waiting
         return self._running[turn.caller], lane.running, turn.number
 
     def _shed(self, lane: _Lane) -> None:

@@ -20,6 +20,8 @@ from deltalog.server.access.principals import network_of
 _ROUNDING_S = 1e-6
 # How much CPU time a caller may use at once after a pause.
 _AT_ONCE_CPU_S = 0.5
+# A caller that has used this much more CPU time than its average permits computes much.
+_MUCH_CPU_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class Quotas:
     ``concurrent_calls``: how many calls of a principal may be in progress at the same time. ``pending_bytes``: the
     total size of the bodies of a principal's requests that are being received or processed; a single body may be
     larger. ``processors``: how much CPU time the calls of a principal may use on average, in processors (0.5: half of
-    one processor). After a pause, they may use half a second at once. ``failures_per_second``: how many requests per
+    one processor). After a pause, they may use half a second at once, but beyond the first twentieth of a second only
+    one call at a time is run. ``failures_per_second``: how many requests per
     second from one address (IPv6: one /64 network) may fail to authenticate, on average. Requests from there that do
     authenticate are not affected. ``failure_burst``: how many such requests may come at once after a pause.
     ``remembered``: how many principals, and how many addresses, are kept in memory with their rates, at least 1; beyond
@@ -76,6 +79,11 @@ class Rates:
         """The time in seconds until a name is permitted to use more; 0: now."""
         return max(0.0, self._used_until_s.get(name, 0.0) - self._tolerance_s - self._clock())
 
+    def is_ahead(self, name: str, amount: float) -> bool:
+        """Whether a name has used at least ``amount`` more than the average rate permits."""
+        ahead_s = self._used_until_s.get(name, 0.0) - self._clock()
+        return bool(self._seconds_each) and ahead_s >= self._seconds_each * amount
+
     def use(self, name: str, amount: float = 1) -> None:
         if not self._seconds_each:
             return
@@ -102,6 +110,11 @@ class Share:
         self._name = name
         self.bytes = 0
         self.cpu_s = 0.0  # also the thread that runs the call adds to it
+
+    @property
+    def computes_much(self) -> bool:
+        """Whether the caller has just used much more CPU time than the limit on its average permits."""
+        return self._callers.computes_much(self._name)
 
     def add(self, count: int) -> None:
         """Count bytes of the body. Raises OverQuotaError."""
@@ -158,6 +171,10 @@ class Callers:
             use.bytes -= share.bytes
             if not use.calls:
                 del self._uses[name]
+
+    def computes_much(self, name: str) -> bool:
+        """Whether a caller has just used much more CPU time than the limit on its average permits."""
+        return self._processors.is_ahead(name, _MUCH_CPU_S)
 
     def give_back(self, name: str) -> None:
         """A call that has ended turned out to be another's."""

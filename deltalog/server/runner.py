@@ -112,7 +112,7 @@ class Runner:
         key = object()
         self._in_progress[key] = asyncio.current_task()
         try:
-            return await lanes.run(self._lane(route, call), work, seconds, caller, is_gone)
+            return await lanes.run(self._lane(route, call), work, seconds, caller, is_gone, share.computes_much)
         except asyncio.CancelledError:
             if not self._is_cutting_off:
                 raise

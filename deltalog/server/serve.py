@@ -40,7 +40,7 @@ _LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 # With Python's default of 5 ms, a call that computes for long would delay each step of the other threads by 5 ms.
-_SWITCH_SECONDS = 0.0002
+_SWITCH_SECONDS = 0.00005
 # Settings that cannot change while the server runs.
 _UNCHANGEABLE = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
 

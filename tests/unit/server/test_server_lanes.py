@@ -223,11 +223,45 @@ def test_of_the_lanes_of_one_caller_the_one_that_waited_longest_is_next() -> Non
         lanes = world.lanes
         for lane in (lanes._lanes[name] for name in ("a", "b", "c")):
             assert [each.number for each in lane.waiting] == sorted(each.number for each in lane.waiting)
-        chosen = min((lanes._lanes[name] for name in ("c", "b", "a")), key=lanes._order)
-        assert chosen is lanes._lanes["a"]
+        heads = [(lane, lane.waiting[0]) for lane in (lanes._lanes[name] for name in ("c", "b", "a"))]
+        assert min(heads, key=lanes._order)[0] is lanes._lanes["a"]
         world.release.set()
         await asyncio.gather(*calls)
         assert sorted(order) == sorted(names)
+        await world.end()
+
+    play(scene())
+
+
+def test_single_calls_of_a_caller_run_one_after_the_other_and_hold_up_nobody_else() -> None:
+    async def scene() -> None:
+        world = World(requests=64, slow_seconds=60)
+        running, most = 0, 0
+        lock = threading.Lock()
+
+        def work() -> None:
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.01)
+            with lock:
+                running -= 1
+
+        world.hang("table", 1, caller="computes")
+        await world.begin(1)
+        single = [
+            asyncio.create_task(world.lanes.run(lane, work, 60, "computes", is_single=True))
+            for lane in ("table", "table", "another", "table")
+        ]
+        await asyncio.sleep(0)
+        # Calls of others in the same lane overtake those that wait for their caller.
+        assert await asyncio.wait_for(world.quick("table", "other"), 10) == "done"
+        assert [each.caller for each in world.lanes._lanes["table"].waiting] == ["computes"] * 3
+        assert not any(each.done() for each in single) and not most
+        world.release.set()
+        await asyncio.gather(*single)
+        assert most == 1
         await world.end()
 
     play(scene())

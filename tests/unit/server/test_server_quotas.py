@@ -136,6 +136,22 @@ def test_who_used_much_cpu_time_waits_for_as_long_as_that_was_too_much() -> None
         pass
 
 
+def test_who_used_some_cpu_time_computes_much_until_the_average_permits_it() -> None:
+    clock = Clock()
+    callers = Callers(Quotas(processors=0.25), clock)
+    for used_s, computes_much in ((0.04, False), (0.02, True)):
+        with callers.call("a", 0) as share:
+            share.cpu_s = used_s
+        assert callers.computes_much("a") is computes_much and not callers.computes_much("b")
+    clock.now_s += 0.05  # in which 0.0125 s of CPU time are permitted
+    assert not callers.computes_much("a")
+    unlimited = Callers(Quotas(), clock)
+    with unlimited.call("a", 0) as share:
+        share.cpu_s = 100
+        assert not share.computes_much
+    assert not unlimited.computes_much("a")
+
+
 def test_one_body_may_be_larger_than_the_bytes_of_several() -> None:
     """Otherwise its sender would be told to try again, and could never succeed."""
     callers = Callers(Quotas(pending_bytes=100))
