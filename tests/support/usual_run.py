@@ -198,6 +198,9 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     ),
     "types, variants, statistics": (
         f"{SPARK}/test_variants.py::test_variants_are_written",
+        f"{INTEROP}/test_interop_variants.py::test_json_has_the_bytes_and_the_text_of_spark",
+        f"{INTEROP}/test_interop_variants.py::test_values_of_every_type[shredded]",
+        f"{INTEROP}/test_interop_variants.py::test_statistics_are_those_of_delta_spark[shredded]",
         f"{INTEROP}/test_interop_types.py::test_columns_of_every_type",
         f"{INTEROP}/test_interop_types.py::test_partitions_of_every_type",
         f"{INTEROP}/test_interop_same_answers.py::test_protocol_metadata_and_files",
