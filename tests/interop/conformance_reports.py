@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / "docs" / "conformance" / "reports"
 RESULTS = Path(__file__).with_name("conformance")
 _SOURCE = Path(confirmations.__file__).read_text(encoding="utf-8")
+_LINES = _SOURCE.splitlines()
+_TREE = ast.parse(_SOURCE)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def program(report: Report) -> str:
     """The confirmation as a program of its own: the functions and constants that it uses, and its call."""
     engine: Any = confirmations.CLASSES[report.engine]
     method = engine.CASES[report.case]
-    tree = ast.parse(_SOURCE)
+    tree = _TREE
     methods = _methods(tree, engine)
     top = {name: node for node in tree.body for name in _names(node)}
     wanted = {"Path", "tempfile"}
@@ -235,7 +237,7 @@ def _import_lines(tree: ast.Module, wanted: set[str]) -> list[str]:
 
 def _text(node: ast.stmt) -> str:
     """The source of a statement, with its indentation removed."""
-    lines = _SOURCE.splitlines()[node.lineno - 1 : node.end_lineno]
+    lines = _LINES[node.lineno - 1 : node.end_lineno]
     margin = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[margin:] if line[:margin].isspace() or not margin else line for line in lines)
 

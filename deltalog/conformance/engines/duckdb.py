@@ -18,6 +18,7 @@ from deltalog.conformance.engine import Engine, NotSupported
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 class DuckDBEngine(Engine):
     """DuckDB."""
 

@@ -1,4 +1,4 @@
-"""The Delta kernel in Rust as an engine under test, through the wrapper that the Python client of Delta Sharing uses."""
+"""The Delta kernel in Rust as an engine under test, through the wrapper that the client of Delta Sharing uses."""
 
 from __future__ import annotations
 
