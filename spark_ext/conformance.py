@@ -6,15 +6,16 @@ have the jars of delta-spark, or none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 import deltalog
-from deltalog.conformance import Engine
+from deltalog.conformance import Engine, NotSupported
 from spark_ext import types
 from spark_ext.delta_table import DeltaTable
 from spark_ext.reading import log_frames, reader
@@ -48,8 +49,13 @@ class _SparkEngine(Engine):
         return builder
 
     def _frame(self, rows: pa.Table) -> DataFrame:
+        variants = [field.name for field in rows.schema if _is_variant(field)]
+        for name in variants:
+            texts = [None if each is None else _json(each) for each in rows[name].to_pylist()]
+            rows = rows.set_column(rows.column_names.index(name), name, pa.array(texts, pa.string()))
         schema = types.to_spark(deltalog.schema.StructType.from_arrow(rows.schema))
-        return self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
+        frame = self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
+        return frame.withColumns({name: functions.parse_json(name) for name in variants}) if variants else frame
 
 
 class SparkExtEngine(_SparkEngine):
@@ -57,21 +63,25 @@ class SparkExtEngine(_SparkEngine):
     checkpoints."""
 
     name = "spark_ext"
+    packages = ("pyspark",)
     version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
 
-    def _reader(self, version: int | None, timestamp_ms: int | None) -> reader.Reader:
+    def _reader(self, version: int | None, timestamp: str | None) -> reader.Reader:
         found = reader.read(self.spark)
         if version is not None:
             found = found.option("versionAsOf", version)
-        if timestamp_ms is not None:
-            found = found.option("timestampAsOf", _text(timestamp_ms))
+        if timestamp is not None:
+            found = found.option("timestampAsOf", timestamp)
         return found
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        return self._reader(version, timestamp_ms).load(path).toArrow()
+        return self._reader(version, _text(timestamp_ms)).load(path).toArrow()
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        return self._reader(None, _text_of_us(timestamp_us)).load(path).toArrow()
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
-        return self._reader(None, timestamp_ms).snapshot(path).version
+        return self._reader(None, _text(timestamp_ms)).snapshot(path).version
 
     def latest_version(self, path: str) -> int:
         return self._reader(None, None).snapshot(path).version
@@ -102,6 +112,10 @@ class SparkExtEngine(_SparkEngine):
     def append(self, path: str, rows: pa.Table) -> None:
         writer.write(self._frame(rows)).mode("append").save(path)
 
+    def append_once(self, path: str, rows: pa.Table, application: str, application_version: int) -> None:
+        found = writer.write(self._frame(rows)).mode("append")
+        found.options(txnAppId=application, txnVersion=application_version).save(path)
+
     def overwrite(self, path: str, rows: pa.Table) -> None:
         writer.write(self._frame(rows)).mode("overwrite").save(path)
 
@@ -112,8 +126,21 @@ class SparkExtEngine(_SparkEngine):
         for statement in _alterations(f"deltalog.`{path}`", properties):
             sql(self.spark, statement)
 
+    def set_type(self, path: str, column: str, type: str) -> None:
+        sql(self.spark, f"ALTER TABLE deltalog.`{path}` ALTER COLUMN {column} TYPE {type}")
+
     def restore(self, path: str, version: int) -> None:
         DeltaTable.forPath(self.spark, path).restoreToVersion(version)
+
+    def restore_to_time(self, path: str, timestamp_ms: int) -> None:
+        DeltaTable.forPath(self.spark, path).restoreToTimestamp(_text(timestamp_ms))
+
+    def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+        table = DeltaTable.forPath(self.spark, path)
+        if version is None:
+            table.clone(target, isShallow=shallow)
+        else:
+            table.cloneAtVersion(version, target, isShallow=shallow)
 
 
 class DeltaSparkEngine(_SparkEngine):
@@ -121,6 +148,7 @@ class DeltaSparkEngine(_SparkEngine):
     fetches them for a new one."""
 
     name = "delta-spark"
+    packages = ("delta-spark", "pyspark")
     version = "4.4.0"
     lacks = "DELTA_UNSUPPORTED_FEATURES_FOR"
 
@@ -151,6 +179,10 @@ class DeltaSparkEngine(_SparkEngine):
         if timestamp_ms is not None:
             found = found.option("timestampAsOf", _text(timestamp_ms))
         return found.load(path).toArrow()
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        self._delta_log(path)
+        return self.spark.read.format("delta").option("timestampAsOf", _text_of_us(timestamp_us)).load(path).toArrow()
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
         history, none = self._delta_log(path).history(), self._jvm.scala.Option.empty()
@@ -184,6 +216,14 @@ class DeltaSparkEngine(_SparkEngine):
         given = {key: value for key, value in options.items() if value is not None}
         return self.spark.read.format("delta").options(**given).load(path).toArrow()
 
+    def tracked_rows(self, path: str, version: int | None = None) -> Any:
+        self._delta_log(path)
+        found = self.spark.read.format("delta")
+        if version is not None:
+            found = found.option("versionAsOf", version)
+        hidden = ["_metadata.row_id AS _row_id", "_metadata.row_commit_version AS _row_commit_version"]
+        return found.load(path).selectExpr("*", *hidden).toArrow()
+
     def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         frame = self._frame(schema.empty_table()).write.format("delta").partitionBy(*partition_by)
         frame.options(**properties).save(path)
@@ -191,6 +231,11 @@ class DeltaSparkEngine(_SparkEngine):
     def append(self, path: str, rows: pa.Table) -> None:
         self._delta_log(path)
         self._frame(rows).write.format("delta").mode("append").save(path)
+
+    def append_once(self, path: str, rows: pa.Table, application: str, application_version: int) -> None:
+        self._delta_log(path)
+        frame = self._frame(rows).write.format("delta").mode("append")
+        frame.option("txnAppId", application).option("txnVersion", application_version).save(path)
 
     def overwrite(self, path: str, rows: pa.Table) -> None:
         self._delta_log(path)
@@ -205,12 +250,35 @@ class DeltaSparkEngine(_SparkEngine):
         for statement in _alterations(f"delta.`{path}`", properties):
             self.spark.sql(statement)
 
+    def set_type(self, path: str, column: str, type: str) -> None:
+        self._delta_log(path)
+        self.spark.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN {column} TYPE {type}")
+
     def restore(self, path: str, version: int) -> None:
         self._delta_log(path)
         self.spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
 
+    def restore_to_time(self, path: str, timestamp_ms: int) -> None:
+        self._delta_log(path)
+        self.spark.sql(f"RESTORE TABLE delta.`{path}` TO TIMESTAMP AS OF '{_text(timestamp_ms)}'")
+
+    def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+        if not shallow:
+            raise NotSupported("delta-spark has no deep clone")
+        self._delta_log(path)
+        point = "" if version is None else f" VERSION AS OF {version}"
+        self.spark.sql(f"CREATE TABLE delta.`{target}` SHALLOW CLONE delta.`{path}`{point}")
+
     def checkpoint(self, path: str) -> None:
         self._delta_log(path).checkpoint()
+
+
+def _json(variant: Mapping[str, bytes]) -> str:
+    return json.dumps(deltalog.schema.variant_to_python(variant))
+
+
+def _is_variant(field: pa.Field) -> bool:
+    return (field.metadata or {}).get(b"ARROW:extension:name") == b"arrow.parquet.variant"
 
 
 def _alterations(table: str, properties: Mapping[str, str | None]) -> Iterator[str]:
@@ -230,6 +298,12 @@ def _text(timestamp_ms: int | None) -> str | None:
         return None
     at = pa.scalar(timestamp_ms, pa.timestamp("ms")).as_py()
     return str(at.isoformat(sep=" ", timespec="milliseconds"))
+
+
+def _text_of_us(timestamp_us: int) -> str:
+    """Like ``_text``, for a time in microseconds."""
+    at = pa.scalar(timestamp_us, pa.timestamp("us")).as_py()
+    return str(at.isoformat(sep=" ", timespec="microseconds"))
 
 
 def _history(found: DataFrame) -> dict[int, int | None]:

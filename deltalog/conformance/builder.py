@@ -7,6 +7,7 @@ clock.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltalog.environment import Environment
+from deltalog.errors import DeltaLogError
 from deltalog.protocol import deletion_vectors
 from deltalog.protocol.schema import StructType
 from deltalog.table import DeltaTable
@@ -58,8 +60,17 @@ class TableBuilder:
         self.configuration: dict[str, str] = {}
         self.file_times_ms: dict[str, int] = {}
         self._numbers = itertools.count()
+        self._uuids = itertools.count(1)
         self._schema_string: str | None = None
         self.waiting = root.with_name("later") if waiting is None else waiting
+
+    @property
+    def latest_schema(self) -> pa.Schema:
+        """The columns of the last metaData action; those of the rows if its schema string is not valid."""
+        if self._schema_string is not None:
+            with contextlib.suppress(DeltaLogError):
+                return StructType.from_json(self._schema_string).to_arrow()
+        return self.schema
 
     # ---------------------------------------------------------------------------- methods that add actions
 
@@ -224,11 +235,38 @@ class TableBuilder:
         return version
 
     def write_log_file(self, name: str, content: str, file_ms: int = T0) -> None:
-        """Write a file into the log, with the given modification time."""
+        """Write a file into the log or a directory of it, with the given modification time."""
         file = self.log / name
+        file.parent.mkdir(exist_ok=True)
         file.write_text(content, encoding="utf-8")
         self.file_times_ms[name] = file_ms
         os.utime(file, ns=(file_ms * 1_000_000, file_ms * 1_000_000))
+
+    def checksum(self, ict: int | None = None) -> None:
+        """Write the version checksum of the latest version. ``ict``: its in-commit timestamp; None: without one."""
+        files: dict[str, int] = {}
+        latest: Action = {}
+        for version in range(self.next_version):
+            for line in (self.log / f"{version:020d}.json").read_text(encoding="utf-8").splitlines():
+                action = json.loads(line)
+                latest.update(action)
+                if "add" in action:
+                    files[action["add"]["path"]] = action["add"]["size"]
+                if "remove" in action:
+                    files.pop(action["remove"]["path"], None)
+        found: Action = {
+            "tableSizeBytes": sum(files.values()),
+            "numFiles": len(files),
+            "numMetadata": 1,
+            "numProtocol": 1,
+            "setTransactions": [],
+            "domainMetadata": [],
+            "metadata": latest["metaData"],
+            "protocol": latest["protocol"],
+        }
+        if ict is not None:
+            found["inCommitTimestampOpt"] = ict
+        self.write_log_file(f"{self.next_version - 1:020d}.crc", json.dumps(found))
 
     def set_file_ms(self, version: int, file_ms: int) -> None:
         """Change the file time of a commit, as copying or restoring a table does."""
@@ -244,10 +282,9 @@ class TableBuilder:
 
     def opened(self) -> DeltaTable:
         """Open the table with deltalog, with a clock that is fixed at a time after the last commit."""
-        numbers = itertools.count(1)
         environment = Environment(
             clock_ms=lambda: T0 + self.next_version * MINUTE,
-            new_uuid=lambda: str(uuid.UUID(int=next(numbers) + (self.next_version << 64) + (3 << 100))),
+            new_uuid=lambda: str(uuid.UUID(int=next(self._uuids) + (self.next_version << 64) + (3 << 100))),
         )
         return DeltaTable.open(str(self.root), environment=environment)
 

@@ -161,7 +161,7 @@ def read_enablement(configuration: Mapping[str, str], latest_version: int) -> En
 
 
 def _whole(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", text):
+    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) > LARGEST_MS:
         raise ValueError(text)
     return int(text)
 

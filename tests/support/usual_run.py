@@ -252,7 +252,13 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{S3}/test_s3_tables.py::test_tables_of_a_catalog",
         f"{S3}/test_s3_tables.py::test_tasks_vacuum",
     ),
+    "pairs of writers": (
+        f"{INTEROP}/test_interop_pairs.py::test_every_pair_of_the_engines_has_a_result_for_every_variant",
+        f"{INTEROP}/test_interop_pairs.py::test_every_failure_and_every_refusal_has_a_reason",
+        f"{INTEROP}/test_interop_pairs.py::test_deltalog_and_deltalake_do_what_the_page_says[deltalog-deltalake]",
+    ),
     "pages that record what engines do": (
+        f"{INTEROP}/test_interop_reports.py",
         f"{INTEROP}/test_interop_conformance.py::test_the_page_is_that_of_the_results",
         f"{INTEROP}/test_interop_conformance.py::test_every_explanation_is_of_a_failure",
         f"{INTEROP}/test_interop_conformance.py::test_links_of_the_page_lead_to_cases_rules_and_sections",

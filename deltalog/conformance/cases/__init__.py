@@ -13,18 +13,30 @@ from deltalog.conformance.case import Case
 from deltalog.conformance.cases import (
     change_feeds,
     checkpoints,
+    column_rules,
     conflicts,
+    domains,
+    feature_rules,
     features,
+    ict_feeds,
+    ict_files,
+    ict_instants,
     ict_logs,
     ict_reading,
+    ict_states,
+    ict_transitions,
     ict_writing,
+    managed,
     reading,
     reading_types,
+    row_tracking,
     time_travel,
+    type_widening,
+    variants,
     writing,
 )
 
-SUITE_VERSION = "1.1"
+SUITE_VERSION = "1.2"
 _MODULES = (
     reading_types,
     reading,
@@ -34,9 +46,21 @@ _MODULES = (
     conflicts,
     checkpoints,
     features,
+    feature_rules,
+    column_rules,
+    domains,
+    row_tracking,
+    type_widening,
+    variants,
     ict_reading,
     ict_logs,
     ict_writing,
+    ict_instants,
+    ict_feeds,
+    ict_files,
+    ict_states,
+    ict_transitions,
+    managed,
 )
 
 

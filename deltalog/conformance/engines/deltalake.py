@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ import deltalake
 import pyarrow as pa
 
 from deltalog.conformance.engine import Engine, NotSupported
-from deltalog.protocol.timestamps import to_iso
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class DeltalakeEngine(Engine):
@@ -21,16 +23,18 @@ class DeltalakeEngine(Engine):
 
     def _at(self, path: str, timestamp_ms: int) -> deltalake.DeltaTable:
         table = deltalake.DeltaTable(path)
-        table.load_as_version(to_iso(timestamp_ms))
+        table.load_as_version(_iso(timestamp_ms))
         return table
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
-            table = self._at(path, timestamp_ms)
-        else:
-            table = deltalake.DeltaTable(path, version=version)
-        builder = deltalake.QueryBuilder().register("t", table)
-        return builder.execute("SELECT * FROM t").read_all()
+            return _rows(self._at(path, timestamp_ms))
+        return _rows(deltalake.DeltaTable(path, version=version))
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        table = deltalake.DeltaTable(path)
+        table.load_as_version(_EPOCH + datetime.timedelta(microseconds=timestamp_us))
+        return _rows(table)
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
         return int(self._at(path, timestamp_ms).version())
@@ -51,9 +55,9 @@ class DeltalakeEngine(Engine):
     ) -> Any:
         times = {}
         if from_timestamp_ms is not None:
-            times["starting_timestamp"] = to_iso(from_timestamp_ms)
+            times["starting_timestamp"] = _iso(from_timestamp_ms)
         if to_timestamp_ms is not None:
-            times["ending_timestamp"] = to_iso(to_timestamp_ms)
+            times["ending_timestamp"] = _iso(to_timestamp_ms)
         start = 0 if from_version is None and from_timestamp_ms is None else from_version
         feed = deltalake.DeltaTable(path).load_cdf(starting_version=start, ending_version=to_version, **times)
         return pa.table(feed.read_all())
@@ -75,6 +79,9 @@ class DeltalakeEngine(Engine):
 
     def restore(self, path: str, version: int) -> None:
         deltalake.DeltaTable(path).restore(version)
+
+    def restore_to_time(self, path: str, timestamp_ms: int) -> None:
+        deltalake.DeltaTable(path).restore(_iso(timestamp_ms))
 
     def checkpoint(self, path: str) -> None:
         deltalake.DeltaTable(path).create_checkpoint()
@@ -102,7 +109,16 @@ class _Begun(Engine):
         _set(self._table, properties)
 
 
+def _rows(table: deltalake.DeltaTable) -> Any:
+    return deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
+
+
 def _set(table: deltalake.DeltaTable, properties: Mapping[str, str | None]) -> None:
     if None in properties.values():
         raise NotSupported("deltalake cannot remove table properties")
     table.alter.set_table_properties({key: str(value) for key, value in properties.items()})
+
+
+def _iso(timestamp_ms: int) -> str:
+    at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(milliseconds=timestamp_ms)
+    return at.isoformat(timespec="milliseconds")

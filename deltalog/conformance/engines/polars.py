@@ -19,12 +19,13 @@ class PolarsEngine(Engine):
     lacks = r"Unsupported table features required|reader features?:? [\[{]|not yet supported|does not support"
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        at: int | datetime.datetime | None = version
         if timestamp_ms is not None:
-            at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(
-                milliseconds=timestamp_ms
-            )
-        return polars.read_delta(path, version=at)
+            return self.rows_at_us(path, timestamp_ms * 1000)
+        return polars.read_delta(path, version=version)
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        epoch = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
+        return polars.read_delta(path, version=epoch + datetime.timedelta(microseconds=timestamp_us))
 
     def append(self, path: str, rows: pa.Table) -> None:
         polars.from_arrow(rows).write_delta(path, mode="append")  # type: ignore[union-attr]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,7 @@ from deltalog import DeltaTable
 from deltalog.conformance import Engine
 from deltalog.conformance.builder import ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERSION
 from deltalog.conformance.engines.deltalog import DeltalogEngine
+from deltalog.errors import CorruptTableError
 
 Action = dict[str, Any]
 # For each mutant, patterns that select cases; the mutant must fail at least one of these cases.
@@ -353,6 +356,16 @@ class Rewriting(DeltalogEngine):
         super().set_properties(path, properties)
         self._after(path, known)
 
+    def delete(self, path: str, where: str) -> None:
+        known = self._known(path)
+        super().delete(path, where)
+        self._after(path, known)
+
+    def restore(self, path: str, version: int) -> None:
+        known = self._known(path)
+        super().restore(path, version)
+        self._after(path, known)
+
 
 def info_of(actions: list[Action]) -> Action:
     found: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
@@ -579,3 +592,300 @@ class ForgetsInCheckpoints(DeltalogEngine):
         found = pq.read_table(file)
         keep = [row.get("txn") is None and row.get("domainMetadata") is None for row in found.to_pylist()]
         pq.write_table(found.filter(pa.array(keep)), file)
+
+
+# ----------------------------------------------------------- mutants of in-commit timestamps in rare places
+
+
+def configuration_of(path: str, version: int) -> dict[str, str]:
+    """The configuration in the newest metaData up to a version."""
+    found: dict[str, str] = {}
+    for file in commits(path):
+        for action in actions_of(file) if int(file.stem) <= version else ():
+            found = action.get("metaData", {}).get("configuration", found)
+    return found
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@caught_by("ict-us-*")
+class RoundsMicroseconds(DeltalogEngine):
+    """Rounds a time in microseconds to the nearest millisecond, which may be after that time."""
+
+    def rows_at_us(self, path: str, timestamp_us: int) -> Any:
+        return super().rows(path, None, round(timestamp_us / 1000))
+
+
+@caught_by("ict-at-*")
+class HasFileTimesInSeconds(Edited):
+    """Gets file times without their fraction of a second, as from a header Last-Modified."""
+
+    def edit(self, action: Action, root: Path) -> Action | None:
+        return action
+
+    @contextmanager
+    def copy(self, path: str) -> Iterator[str]:
+        with super().copy(path) as copied:
+            for file in commits(copied):
+                seconds = file_ms(file) // 1000
+                os.utime(file, (seconds, seconds))
+            yield copied
+
+
+@caught_by("ict-at-*")
+class LeavesOutTheEnablement(DeltalogEngine):
+    """After the enablement timestamp, only later versions than the enabling one are searched."""
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        if timestamp_ms is not None:
+            found = DeltaTable.open(path)
+            pair = found.snapshot().enablement
+            at = found.version_at(timestamp_ms)
+            if pair is not None and at.version == pair.version and timestamp_ms > pair.timestamp_ms:
+                version, timestamp_ms = pair.version - 1, None
+        return super().rows(path, version, timestamp_ms)
+
+
+@caught_by("ict-info-*")
+class FindsTheFieldByText(Edited):
+    """Searches the first 4 KiB of a commit for the name of the field, instead of parsing JSON."""
+
+    def edit(self, action: Action, root: Path) -> Action | None:
+        return action
+
+    @contextmanager
+    def copy(self, path: str) -> Iterator[str]:
+        with super().copy(path) as copied:
+            for file, original in zip(commits(copied), commits(path), strict=True):
+                found = re.search(rb'"inCommitTimestamp":(\d+)', original.read_bytes()[:4096])
+                try:
+                    actions = actions_of(file)
+                except ValueError:
+                    continue
+                for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
+                    if "inCommitTimestamp" in info:
+                        info["inCommitTimestamp"] = int(found[1]) if found else None
+                write_actions(file, actions)
+            yield copied
+
+
+@caught_by("ict-search-*")
+class SearchesTooShort(DeltalogEngine):
+    """Guesses the version from evenly spaced commits, and gives up after three steps from there."""
+
+    def version_at(self, path: str, timestamp_ms: int) -> int:
+        at = super().version_at(path, timestamp_ms)
+        table = DeltaTable.open(path)
+        snapshot = table.snapshot()
+        if not snapshot.in_commit_timestamps_enabled or snapshot.enablement is not None or table.version < 10:
+            return at
+        first, last = (table.history()[n].timestamp_ms or 0 for n in (-1, 0))
+        guess = (timestamp_ms - first) * table.version // max(last - first, 1)
+        return min(max(at, guess - 3), guess + 3)
+
+
+@caught_by("ict-shown-*")
+class AdjustsAcrossTheEnablement(DeltalogEngine):
+    """Makes all times of the history increase, in-commit timestamps too."""
+
+    def history(self, path: str) -> Mapping[int, int | None]:
+        found, last = dict[int, int | None](), None
+        for version, ms in sorted(super().history(path).items()):
+            adjusted = ms if ms is None or last is None else max(ms, last + 1)
+            last = last if adjusted is None else adjusted
+            found[version] = adjusted
+        return found
+
+
+@caught_by("ict-shown-integers")
+class ReadsNumbersAsDoubles(DeltalogEngine):
+    def history(self, path: str) -> Mapping[int, int | None]:
+        return {version: None if ms is None else int(float(ms)) for version, ms in super().history(path).items()}
+
+
+@caught_by("ict-feed-late-*")
+class StartsFeedsBeforeTheEnablement(DeltalogEngine):
+    """For a start before the enablement, the version at that time is taken even if it is earlier than the start."""
+
+    def changes(
+        self,
+        path: str,
+        from_version: int | None = None,
+        to_version: int | None = None,
+        from_timestamp_ms: int | None = None,
+        to_timestamp_ms: int | None = None,
+    ) -> Any:
+        table = DeltaTable.open(path)
+        pair = table.snapshot().enablement
+        if pair is not None and from_timestamp_ms is not None and from_timestamp_ms < pair.timestamp_ms:
+            at = table.version_at(from_timestamp_ms, before="earliest")
+            if at.version == pair.version - 1:
+                from_version, from_timestamp_ms = at.version, None
+        return super().changes(path, from_version, to_version, from_timestamp_ms, to_timestamp_ms)
+
+
+@caught_by("ict-feed-timestamps-*")
+class ShowsEveryTimestampInFeeds(DeltalogEngine):
+    """The feed shows the in-commit timestamp of every commit that has one, even if it is not in effect."""
+
+    def changes(self, path: str, *range_: Any, **named: Any) -> Any:
+        found = super().changes(path, *range_, **named)
+        times = []
+        files = {int(file.stem): file for file in commits(path)}
+        versions, shown = (found[name].to_pylist() for name in ("_commit_version", "_commit_timestamp"))
+        for version, at in zip(versions, shown, strict=True):
+            infos = [a["commitInfo"] for a in actions_of(files[version]) if "commitInfo" in a]
+            own = infos[0].get("inCommitTimestamp") if infos else None
+            times.append(own if isinstance(own, int) else int(at.timestamp() * 1000))
+        column = pa.array([ms * 1000 for ms in times], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        return found.set_column(found.column_names.index("_commit_timestamp"), "_commit_timestamp", column)
+
+
+@caught_by("ict-checksum-*")
+class TrustsTheChecksum(Rewriting):
+    """Takes the timestamp of the previous commit from the newest version checksum, without reading that commit."""
+
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        checksums = sorted(file for file in log_of(path).glob("*.crc") if int(file.stem) < version)
+        if checksums and "inCommitTimestamp" in info_of(actions):
+            before = json.loads(checksums[-1].read_text()).get("inCommitTimestampOpt", 0)
+            info_of(actions)["inCommitTimestamp"] = max(now_ms(), before + 1)
+        return actions
+
+
+@caught_by("ict-staged-*")
+class ReadsStagedCommits(Edited):
+    """Reads staged commits of a table that has no coordinator."""
+
+    def edit(self, action: Action, root: Path) -> Action | None:
+        return action
+
+    @contextmanager
+    def copy(self, path: str) -> Iterator[str]:
+        with super().copy(path) as copied:
+            for file in log_of(copied).glob("_staged_commits/*.json"):
+                shutil.copy2(file, log_of(copied) / f"{file.name[:20]}.json")
+            yield copied
+
+
+@caught_by("ict-cleanup-*")
+class CleansUpByFileTime(DeltalogEngine):
+    """Deletes the commits before an earlier checkpoint if their files are older than 30 days."""
+
+    def checkpoint(self, path: str) -> None:
+        earlier = sorted(int(file.name[:20]) for file in log_of(path).glob("*.checkpoint*.parquet"))
+        super().checkpoint(path)
+        for file in commits(path):
+            if earlier and int(file.stem) < earlier[-1] and file_ms(file) < now_ms() - 30 * 86_400_000:
+                file.unlink()
+
+
+@caught_by("ict-cleanup-*")
+class DeletesTheCommitOfTheCheckpoint(DeltalogEngine):
+    """Log clean-up also deletes the commit of the first checkpoint that it keeps."""
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        begins = int(commits(path)[0].stem)
+        super().append(path, rows)
+        first = int(commits(path)[0].stem)
+        if first != begins and any(log_of(path).glob(f"{first:020d}.checkpoint*")):
+            commits(path)[0].unlink()
+
+
+@caught_by("ict-cloned-*")
+class ClonesThePair(DeltalogEngine):
+    """Copies the properties of the source as they are."""
+
+    def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+        super().clone(path, target, shallow, version)
+        (file,) = commits(target)
+        actions = actions_of(file)
+        for action in actions:
+            if "metaData" in action:
+                latest = int(commits(path)[-1].stem) if version is None else version
+                action["metaData"]["configuration"] = configuration_of(path, latest)
+        write_actions(file, actions)
+
+
+@caught_by("ict-restore-*")
+class RestoresThePair(Rewriting):
+    """Restores the properties of the version as they are, the enablement pair too."""
+
+    restored: int | None = None
+
+    def restore(self, path: str, version: int) -> None:
+        known = self._known(path)
+        super().restore(path, version)
+        self.restored = version
+        self._after(path, known)
+        self.restored = None
+
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        if self.restored is None:
+            return actions
+        earlier = [action for file in commits(path)[:version] for action in actions_of(file)]
+        metadata = [action for action in (*earlier, *actions) if "metaData" in action][-1]
+        configuration = configuration_of(path, self.restored)
+        metadata["metaData"]["configuration"] = configuration
+        info = info_of(actions)
+        if configuration.get(ICT_PROPERTY) != "true":
+            info.pop("inCommitTimestamp", None)
+        elif "inCommitTimestamp" not in info:
+            actions[0] = {"commitInfo": {"inCommitTimestamp": now_ms(), **info}}
+        return [*(action for action in actions if "metaData" not in action), metadata]
+
+
+@caught_by("ict-turn-on-*")
+class PairsFromTheStart(RewritingProperties):
+    """Writes a pair with the first property change, though all commits have in-commit timestamps."""
+
+    def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
+        if version and configuration.get(ICT_PROPERTY) == "true" and PAIR_VERSION not in configuration:
+            configuration[PAIR_VERSION], configuration[PAIR_TIMESTAMP] = str(version), str(ict_ms)
+
+
+@caught_by("ict-turn-on-*")
+class KeepsAStalePair(Rewriting):
+    """Enabling keeps a pair that is already there."""
+
+    def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
+        before = configuration_of(path, version - 1)
+        for action in actions:
+            if "metaData" in action and PAIR_VERSION in before and before.get(ICT_PROPERTY) != "true":
+                kept = {key: before[key] for key in (PAIR_VERSION, PAIR_TIMESTAMP)}
+                action["metaData"]["configuration"].update(kept)
+        return actions
+
+
+@caught_by("ict-clock-largest")
+class OverflowsAtTheEnd(DeltalogEngine):
+    """After the largest timestamp, commits with the time of its clock."""
+
+    def append(self, path: str, rows: pa.Table) -> None:
+        try:
+            super().append(path, rows)
+        except CorruptTableError:
+            version = int(commits(path)[-1].stem) + 1
+            info = {"commitInfo": {"inCommitTimestamp": now_ms()}}
+            (log_of(path) / f"{version:020d}.json").write_text(json.dumps(info) + "\n")
+
+
+@caught_by("ict-race-*")
+class StampsAfterDisabling(DeltalogEngine):
+    """Keeps the timestamp of its first attempt, even if the winner turned in-commit timestamps off."""
+
+    def begin(self, path: str) -> Engine:
+        enabled = DeltaTable.open(path).snapshot().in_commit_timestamps_enabled
+
+        def append(path: str, rows: pa.Table) -> None:
+            self.append(path, rows)
+            newest = commits(path)[-1]
+            actions = actions_of(newest)
+            if enabled and "inCommitTimestamp" not in info_of(actions):
+                actions[0] = {"commitInfo": {"inCommitTimestamp": now_ms(), **info_of(actions)}}
+                write_actions(newest, actions)
+                newest.with_suffix(".crc").unlink(missing_ok=True)
+
+        return Pending(append)

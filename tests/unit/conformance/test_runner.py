@@ -1,5 +1,4 @@
-"""The kit's runner: outcomes, engines that fail in every way, processes, the command, the pytest plugin, exported
-files."""
+"""The kit's runner: outcomes, engines that fail in every way, the command, the pytest plugin, exported files."""
 
 from __future__ import annotations
 
@@ -11,18 +10,20 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from deltalog import CallError, DeltaTable
 from deltalog.conformance import Case, Engine, NotSupported, all_cases, load_engine, run, run_case
-from deltalog.conformance.case import LatestVersion, MayRefuse, Refused, Rows, Write
+from deltalog.conformance.case import Clone, LatestVersion, Log, MayRefuse, Refused, Rows, Write
 from deltalog.conformance.cases.common import Timeline, ids, minute
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.export import export_cases
 from deltalog.conformance.report import document, markdown, matrix
-from deltalog.conformance.subprocess_runner import EngineProcess
+from deltalog.conformance.runner import rows_to_write
 from deltalog.errors import PathExistsError
+from deltalog.schema import variant_to_python
 
 ROOT = Path(__file__).resolve().parents[3]
 LATE = {case.id: case for case in all_cases() if case.id.startswith("ict-late-")}
@@ -63,6 +64,9 @@ class Answers(Engine):
         (ids(0), MayRefuse(Rows(ids(1))), "failed", "missing"),
         (ValueError("Feature x is not supported"), Rows(ids(1)), "skipped", "lacks a table feature"),
         (ids(1), LatestVersion(1), "skipped", "latest version"),
+        (ids(1), Rows(ids(1), at_us=1), "skipped", "microseconds"),
+        (ids(1), Write("restore_to_time", at_ms=1), "skipped", "at a timestamp"),
+        (ids(1), Clone(), "skipped", "cloning"),
     ],
 )
 def test_outcomes(found: Any, step: Any, outcome: str, reason: str | None, tmp_path: Path) -> None:
@@ -71,6 +75,40 @@ def test_outcomes(found: Any, step: Any, outcome: str, reason: str | None, tmp_p
     result = run_case(engine, a_case(step), tmp_path)
     assert result.outcome == outcome
     assert result.reason is None if reason is None else reason in (result.reason or "")
+
+
+EMPTY = b"\x01\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "outcome"),
+    [
+        ({"metadata": EMPTY, "value": b"\x0c\x05"}, "5", "passed"),
+        ({"metadata": EMPTY.hex(), "value": "0c05"}, "5", "passed"),
+        ("5", "5", "passed"),
+        ("5.0", "5", "failed"),
+        ('{"b": 1.50, "a": [null]}', '{"a":[null],"b":1.5}', "passed"),
+        ({"metadata": EMPTY, "value": b"\x00"}, "null", "passed"),
+        (None, "null", "failed"),
+        ({"metadata": EMPTY, "value": b"\x00"}, None, "failed"),
+        ([{"metadata": EMPTY, "value": b"\x0c\x05"}], ["5"], "passed"),
+        ([("k", {"metadata": EMPTY, "value": b"\x05x"})], [("k", '"x"')], "passed"),
+    ],
+)
+def test_variants_are_compared_as_json(found: Any, expected: Any, outcome: str, tmp_path: Path) -> None:
+    step = Rows([{"v": expected}], variants=["v"])
+    assert run_case(Answers([{"v": found}]), a_case(step), tmp_path).outcome == outcome
+
+
+def test_rows_are_written_with_their_types() -> None:
+    step = Write(
+        "append", rows=[{"a": 1, "v": '{"x": [1]}'}, {"a": None, "v": None}], types={"a": "short"}, variants=["v"]
+    )
+    table = rows_to_write(step)
+    assert table.schema.field("a").type == pa.int16()
+    assert table.schema.field("v").metadata[b"ARROW:extension:name"] == b"arrow.parquet.variant"
+    first, second = table["v"].to_pylist()
+    assert variant_to_python(first) == {"x": [1]} and second is None
 
 
 def test_an_error_that_is_no_refusal_fails(tmp_path: Path) -> None:
@@ -88,6 +126,33 @@ def test_a_changed_commit_fails(tmp_path: Path) -> None:
             first.write_text(first.read_text() + "\n")
 
     result = run_case(Editing(), a_case(Write("append", rows=[{"id": 9}])), tmp_path)
+    assert result.outcome == "failed" and "was changed" in (result.reason or "")
+
+
+def test_steps_after_a_clone_use_the_clone(tmp_path: Path) -> None:
+    class Recording(DeltalogEngine):
+        calls: list[str]
+
+        def append(self, path: str, rows: Any) -> None:
+            self.calls.append(path)
+            super().append(path, rows)
+
+    engine = Recording()
+    engine.calls = []
+    steps = (Clone(), Write("append", rows=[{"id": 9}]), Log("latest-version", value=1), Rows([*ids(1), {"id": 9}]))
+    assert run_case(engine, a_case(*steps), tmp_path).outcome == "passed"
+    assert engine.calls == [str(tmp_path / "clone")]
+    assert DeltaTable.open(str(tmp_path / "table")).version == 1
+
+
+def test_a_clone_that_changes_its_source_fails(tmp_path: Path) -> None:
+    class Editing(DeltalogEngine):
+        def clone(self, path: str, target: str, shallow: bool, version: int | None = None) -> None:
+            super().clone(path, target, shallow, version)
+            first = Path(path, "_delta_log", f"{0:020d}.json")
+            first.write_text(first.read_text() + "\n")
+
+    result = run_case(Editing(), a_case(Clone(shallow=True)), tmp_path)
     assert result.outcome == "failed" and "was changed" in (result.reason or "")
 
 
@@ -110,51 +175,6 @@ def test_unknown_engines_are_refused(name: str) -> None:
         load_engine(name)
 
 
-# ------------------------------------------------------------------------------------------- processes
-
-_WRONG = """
-import os, time
-from deltalog.conformance.engines.deltalog import DeltalogEngine
-
-class Hangs(DeltalogEngine):
-    name = "hangs"
-    def rows(self, path, version=None, timestamp_ms=None):
-        if "exact-enablement" in path:
-            time.sleep(3600)
-        print("noise on standard output")
-        return super().rows(path, version, timestamp_ms)
-
-class Dies(DeltalogEngine):
-    name = "dies"
-    def rows(self, path, version=None, timestamp_ms=None):
-        if "exact-enablement" in path:
-            os._exit(7)
-        return super().rows(path, version, timestamp_ms)
-"""
-
-
-@pytest.fixture
-def wrong_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wrong_engines.py").write_text(textwrap.dedent(_WRONG))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
-
-
-@pytest.mark.usefixtures("wrong_engines")
-@pytest.mark.parametrize(("name", "reason"), [("Hangs", "no outcome within 2 seconds"), ("Dies", "status 7")])
-def test_a_case_never_takes_down_the_run(name: str, reason: str) -> None:
-    cases = [LATE[f"ict-late-{each}"] for each in ("exact-earlier", "exact-enablement", "exact-later")]
-    with EngineProcess(f"wrong_engines:{name}", limit_seconds=2) as process:
-        outcomes = list(process.run(cases))
-    assert [outcome.outcome for outcome in outcomes] == ["passed", "failed", "passed"]
-    assert reason in (outcomes[1].reason or "")
-    assert process.engine == name.lower()
-
-
-def test_an_engine_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(CallError, match="there is no engine"), EngineProcess("nowhere"):
-        pass
-
-
 # ------------------------------------------------------------------------------------------- the command
 
 
@@ -170,6 +190,7 @@ def command(*arguments: str, status: int = 0, cwd: Path | None = None) -> str:
 def test_the_command_runs_cases(tmp_path: Path) -> None:
     found = json.loads(command("run", "--engine", "deltalog", "--case", "ict-late-exact*", "--json"))
     assert found["engine"] == "deltalog" and found["summary"] == {"passed": 5, "failed": 0, "skipped": 0}
+    assert found["environment"]["pyarrow"] == pa.__version__ and found["seconds"] > 0
     assert found["cases"][0] == {
         "id": "ict-late-exact-enablement", "area": "in-commit-timestamps", "outcome": "passed", "reason": None,
     }  # fmt: skip
@@ -179,11 +200,16 @@ def test_the_command_runs_cases(tmp_path: Path) -> None:
     assert "1 passed, 0 failed, 0 skipped" in text
 
 
-@pytest.mark.usefixtures("wrong_engines")
-def test_the_command_fails_with_a_case(tmp_path: Path) -> None:
-    arguments = ("run", "--engine", "wrong_engines:Dies", "--case", "ict-late-exact*")
-    text = command(*arguments, status=1)
-    assert "ict-late-exact-enablement" in text and "4 of 5" in text
+def test_the_command_fails_with_a_case() -> None:
+    cases = ("--case", "ict-late-exact-enablement", "--case", "ict-late-exact-later")
+    text = command("run", "--engine", "tests.support.conformance.awkward:Awkward", *cases, status=1, cwd=ROOT)
+    assert "rows are unexpected" in text and "exited with status 7" in text and "0 of 2" in text
+
+
+def test_the_command_ends_with_an_adapter_that_does_not_work() -> None:
+    """No case has an outcome."""
+    text = command("run", "--engine", "tests.support.conformance.awkward:Broken", "--json", status=1, cwd=ROOT)
+    assert text == ""
 
 
 def test_the_command_lists_cases() -> None:

@@ -113,6 +113,7 @@ def test_without_pair_takes_halves_too() -> None:
 
 def test_a_whole_pair_and_none() -> None:
     assert timestamps.read_enablement({VERSION_KEY: "3", TIMESTAMP_KEY: "9"}, 3) == Enablement(3, 9)
+    assert timestamps.read_enablement({VERSION_KEY: "3", TIMESTAMP_KEY: str(2**63 - 1)}, 3) == Enablement(3, 2**63 - 1)
     assert timestamps.read_enablement({}, 3) is None
 
 
@@ -126,7 +127,10 @@ def test_a_whole_pair_and_none() -> None:
             ({VERSION_KEY: bad, TIMESTAMP_KEY: "9"}, "are not a version and a time in ms")
             for bad in ("", " 3", "+3", "-1", "3.0", "1_0", "0x1", "three", "٣", "9" * 40)
         ),
-        ({VERSION_KEY: "3", TIMESTAMP_KEY: "1e3"}, "are not a version and a time in ms"),
+        *(
+            ({VERSION_KEY: "3", TIMESTAMP_KEY: bad}, "are not a version and a time in ms")
+            for bad in ("1e3", str(2**63), "9" * 19)
+        ),
     ],
 )
 def test_a_broken_pair_is_refused_with_its_repair(properties: dict[str, str], says: str) -> None:
