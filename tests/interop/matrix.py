@@ -40,7 +40,7 @@ NONE = "–"
 # Table features that deltalake refuses to read, and those that it refuses to write, under deltalake's names.
 UNREAD = {"TypeWidening", "VacuumProtocolCheck"}
 UNWRITTEN = UNREAD | {"AllowColumnDefaults", "ClusteredTable", "DomainMetadata", "IdentityColumns"}
-UNWRITTEN |= {"InCommitTimestamp", "RowTracking"}
+UNWRITTEN |= {"InCommitTimestamp", "RowTracking", "VariantShredding"}
 _NAMED = re.compile(r"Unsupported table features required: \[(\w+(?:, \w+)*)\]")
 # Tables to which deltalake cannot append for a reason other than an unsupported feature, each with the error and the
 # text for the page.
@@ -49,6 +49,7 @@ UNAPPENDED = {
         "Failed to parse value '-12345678.-90' as 'decimal(10,2)'",
         "fails: a negative decimal becomes `-12345678.-90`",
     ),
+    "Variants": ("Unsupported CAST from Struct", "fails: it does not cast a nullable `value` to a required one"),
 }
 
 

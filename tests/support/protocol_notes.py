@@ -56,7 +56,7 @@ NOTES: dict[str, str] = {
     "reader-requirements-for-vacuum-protocol-check": _VACUUM,
     "variant-data-type": _VARIANT,
     "example-json-encoded-delta-table-schema-with-variant-types": _EXAMPLE,
-    "variant-shredding": _VARIANT,
+    "enablement": "tests/unit/rows/test_variants.py tests which files are shredded.",
     "additional-requirements-for-writers": _HEAD,
     "checkpoint-specs": _HEAD,
     "checkpoint-naming-scheme": _HEAD,
