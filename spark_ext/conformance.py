@@ -63,6 +63,7 @@ class SparkExtEngine(_SparkEngine):
     checkpoints."""
 
     name = "spark_ext"
+    packages = ("pyspark",)
     version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
 
     def _reader(self, version: int | None, timestamp: str | None) -> reader.Reader:
@@ -147,6 +148,7 @@ class DeltaSparkEngine(_SparkEngine):
     fetches them for a new one."""
 
     name = "delta-spark"
+    packages = ("delta-spark", "pyspark")
     version = "4.4.0"
     lacks = "DELTA_UNSUPPORTED_FEATURES_FOR"
 

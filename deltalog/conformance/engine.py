@@ -29,13 +29,14 @@ class Engine:
 
     ``refusals``: the exceptions with which the engine refuses an operation; any other exception fails the case.
     ``lacks``: a regular expression for messages that say that the engine lacks a table feature; an exception with such
-    a message skips the case.
+    a message skips the case. ``packages``: the distributions of Python whose versions results record.
     """
 
     name: str = "engine"
     version: str = ""
     refusals: tuple[type[BaseException], ...] = (Exception,)
     lacks: str = ""
+    packages: tuple[str, ...] = ()
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         """The rows of the latest version, of a version number, or of the version at a timestamp."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -214,7 +215,9 @@ def test_what_the_engine_writes_to_standard_error_can_be_kept(tmp_path: Path) ->
 
 def test_an_adapter_is_told_by_its_hello(awkward: RemoteEngine) -> None:
     assert (awkward.name, awkward.version, awkward.lacks) == ("awkward", "7", "lacks this")
-    assert awkward.environment["pyarrow"] == pa.__version__ and awkward.environment["python"].startswith("3.")
+    assert awkward.environment == {
+        "python": platform.python_version(), "pyarrow": pa.__version__, "pytest": pytest.__version__,
+    }  # fmt: skip
     assert awkward.calls == ("rows", "latest_version", "history", "begin")
 
 

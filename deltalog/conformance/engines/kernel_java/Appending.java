@@ -2,9 +2,11 @@ package deltalog.conformance.kernel;
 
 import io.delta.kernel.DataWriteContext;
 import io.delta.kernel.Transaction;
+import io.delta.kernel.data.ArrayValue;
 import io.delta.kernel.data.ColumnVector;
 import io.delta.kernel.data.ColumnarBatch;
 import io.delta.kernel.data.FilteredColumnarBatch;
+import io.delta.kernel.data.MapValue;
 import io.delta.kernel.data.Row;
 import io.delta.kernel.defaults.internal.data.DefaultColumnarBatch;
 import io.delta.kernel.defaults.internal.data.vector.DefaultConstantVector;
@@ -192,12 +194,46 @@ final class Appending {
         return batches;
     }
 
+    /** Refuse a null in the rows of a vector where the schema allows none, also in nested fields. */
     private static void refuseNull(ColumnVector vector, StructField field) {
-        for (int row = 0; !field.isNullable() && row < vector.getSize(); row++) {
+        refuseNull(vector, field.getDataType(), field.isNullable(), field.getName(), all(vector.getSize()));
+    }
+
+    private static void refuseNull(
+            ColumnVector vector, DataType type, boolean nullable, String name, Selection there) {
+        for (int row = 0; row < vector.getSize(); row++) {
+            if (!there.getBoolean(row)) {
+                continue;
+            }
             if (vector.isNullAt(row)) {
-                throw new IllegalArgumentException("the column " + field.getName() + " must not be null");
+                if (!nullable) {
+                    throw new IllegalArgumentException("the column " + name + " must not be null");
+                }
+            } else if (type instanceof ArrayType) {
+                ArrayType array = (ArrayType) type;
+                ArrayValue value = vector.getArray(row);
+                refuseNull(
+                        value.getElements(), array.getElementType(), array.containsNull(), name, all(value.getSize()));
+            } else if (type instanceof MapType) {
+                MapType map = (MapType) type;
+                MapValue value = vector.getMap(row);
+                refuseNull(
+                        value.getValues(), map.getValueType(), map.isValueContainsNull(), name, all(value.getSize()));
             }
         }
+        if (type instanceof StructType) {
+            List<StructField> fields = ((StructType) type).fields();
+            Selection inside = new Selection(vector.getSize(), row -> there.getBoolean(row) && !vector.isNullAt(row));
+            for (int i = 0; i < fields.size(); i++) {
+                StructField field = fields.get(i);
+                String inner = name + "." + field.getName();
+                refuseNull(vector.getChild(i), field.getDataType(), field.isNullable(), inner, inside);
+            }
+        }
+    }
+
+    private static Selection all(int size) {
+        return new Selection(size, row -> true);
     }
 
     private static boolean converts(DataType from, StructField field) {

@@ -29,7 +29,8 @@ public final class Server {
                     + "|is currently unsupported|variant is not supported|Encountered unsupported Delta data type"
                     + "|Kernel doesn't support writing|This version of Delta Kernel does not support"
                     + "|default values table feature requires IcebergCompatV3"
-                    + "|Schema evolution without column mapping is not supported";
+                    + "|Cannot update schema for table when column mapping is disabled"
+                    + "|Row tracking support cannot be changed once the table is created";
 
     // Exceptions that are faults of a program, and no refusals.
     private static final List<Class<? extends Throwable>> FAULTS = List.of(
