@@ -222,8 +222,8 @@ class DataExamination:
                     yield "stats-rounded" if slight else "stats-contradict-footer", text
 
     @cached_property
-    def _iceberg_versions(self) -> Sequence[int]:
-        return list(active(self.rules.protocol, self.rules.metadata))
+    def _iceberg_versions(self) -> list[str]:
+        return active(self.rules.protocol, self.rules.metadata)
 
     def _iceberg(self, stored: list[pa.Field], footer: Any) -> Iterator[tuple[str, str]]:
         numbers = self._iceberg_versions
