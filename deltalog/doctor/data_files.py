@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.doctor.features import has
-from deltalog.doctor.file_entries import Rules, is_time_out_of_range, statistics, vector_rule
+from deltalog.doctor.file_entries import TIMES, Rules, is_julian, is_time_out_of_range, statistics, vector_rule
 from deltalog.doctor.file_values import (
     below,
     contradictions,
@@ -58,9 +58,6 @@ from deltalog.storage.table_files import TableFiles
 
 _UNREADABLE_TIME = ("data-file-not-checked", "A partition value is a time outside the years 1 to 9999.")
 _ZONED = "value-depends-on-time-zone"
-# The keys of a footer with which Spark says that dates and times are those of the Julian calendar before 1582, as in
-# older programs. The statistics are not.
-_JULIAN = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _READ_ERRORS = (
     pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError, DeltaLogError
 )  # fmt: skip
@@ -230,7 +227,7 @@ class DataExamination:
             )
         if vector is not None or not known.body:
             return  # after deletions, the bounds may describe only the remaining rows
-        chunks, is_julian = chunks_by_path(footer, fields), _is_julian(footer)
+        chunks, julian = chunks_by_path(footer, fields), is_julian(footer)
         stored = {each.name.lower(): each.type for each in fields}
         is_tight = known.body.get("tightBounds") is not False
         if chunks is None:
@@ -244,14 +241,14 @@ class DataExamination:
             own = of_column(body, "nullCount", path[-1])
             if nulls is not None and is_count(own) and own != nulls and is_tight:
                 yield "stats-contradict-footer", f"nullCount of {name} is {own}; the file has {nulls} NULLs."
-            bounds = None if is_julian and _is_time(column) else value_bounds(found_chunks, column.data_type)
+            bounds = None if julian and _is_time(column) else value_bounds(found_chunks, column.data_type)
             if bounds is not None and is_same_kind(stored_type(stored, path), column.data_type):
                 for slight, text in contradictions(body, path[-1], column.data_type, bounds, is_tight):
                     yield "stats-rounded" if slight else "stats-contradict-footer", text
 
     @cached_property
-    def _iceberg_versions(self) -> Sequence[int]:
-        return list(active(self.rules.protocol, self.rules.metadata))
+    def _iceberg_versions(self) -> list[str]:
+        return active(self.rules.protocol, self.rules.metadata)
 
     def _iceberg(self, stored: list[pa.Field], footer: Any) -> Iterator[tuple[str, str]]:
         numbers = self._iceberg_versions
@@ -301,7 +298,7 @@ class DataExamination:
             yield "data-file-unreadable", str(error)
             return
         self.counts.rows += tally.rows
-        held, is_julian = self._held(add)
+        held, julian = self._held(add)
         yield from tally.findings()
         yield from (("variant-value-malformed", text) for text in sorted(malformed))
         known = statistics(add)
@@ -318,7 +315,7 @@ class DataExamination:
                 yield "stats-contradict-data", f"nullCount of {column.name} is {own}; {nulls} values are NULL."
             elif is_count(own) and own == 0 and nulls:
                 yield "stats-contradict-data", f"nullCount of {column.name} is 0; {nulls} values are NULL."
-            if low is not None and high is not None and not (is_julian and _is_time(column)):
+            if low is not None and high is not None and not (julian and _is_time(column)):
                 exact = is_tight and add.deletion_vector is None
                 for slight, text in contradictions(known.body, name, column.data_type, (low, high), exact):
                     yield "stats-rounded" if slight else "stats-contradict-data", text
@@ -329,7 +326,7 @@ class DataExamination:
         store, path = self.files.find(add.path)
         with contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
             names = {name.lower() for name in file.schema_arrow.names}
-            return None if mapping_of(self.rules.metadata) == "id" else names, _is_julian(file.metadata)
+            return None if mapping_of(self.rules.metadata) == "id" else names, is_julian(file.metadata)
 
     @cached_property
     def _checks(self) -> list[tuple[str, str, CompiledExpression, str | None]]:
@@ -352,12 +349,8 @@ class DataExamination:
         return checks
 
 
-def _is_julian(footer: Any) -> bool:
-    return any(key in (footer.metadata or {}) for key in _JULIAN)
-
-
 def _is_time(column: StructField) -> bool:
-    return str(column.data_type) in ("date", "timestamp", "timestamp_ntz")
+    return str(column.data_type) in TIMES
 
 
 def _malformed_variants(rows: pa.Table, schema: StructType) -> Iterator[str]:

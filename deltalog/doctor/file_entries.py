@@ -38,7 +38,10 @@ _UNENCODED = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 # Dates and times whose year is outside 1 to 9999.
 _BEYOND = re.compile(r"[+-]?\d{5,}-|-\d{1,4}-|0000-")
-_TIMES = frozenset(["date", "timestamp", "timestamp_ntz"])
+TIMES = frozenset(["date", "timestamp", "timestamp_ntz"])
+# The keys of a footer with which Spark says that dates and times are those of the Julian calendar before 1582, as in
+# older programs. The statistics in JSON are not.
+_JULIAN = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, "+Infinity": math.inf, "INF": math.inf}
 # Defects of a single add action. Such a defect affects readers of the latest version only while the file is live.
@@ -189,7 +192,7 @@ def examine_partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, 
 def is_time_out_of_range(text: str | None, kind: DataType) -> bool:
     """Whether a partition value is a date or a time whose year, in UTC, is outside 1 to 9999, the years that Python
     supports. Spark's years 1 and 9999 can be such years in UTC."""
-    if text is None or str(kind) not in _TIMES:
+    if text is None or str(kind) not in TIMES:
         return False
     try:
         value = as_value(text, kind)
@@ -198,6 +201,11 @@ def is_time_out_of_range(text: str | None, kind: DataType) -> bool:
         return True
     except (ValueError, TypeError, DeltaLogError):
         return False
+
+
+def is_julian(footer: Any) -> bool:
+    """Whether the dates and times in a Parquet file, given by its footer, are Julian before 1582."""
+    return any(key in (footer.metadata or {}) for key in _JULIAN)
 
 
 def _directories(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:

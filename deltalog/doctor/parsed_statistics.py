@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.doctor.file_entries import Rules
+from deltalog.doctor.file_entries import TIMES, Rules, is_julian
 from deltalog.doctor.findings import Finding, found
 from deltalog.lazy_arrow import pc
 from deltalog.log.checkpoint.reader import LEAN
@@ -32,8 +32,6 @@ def examine_parsed(store: LogStore, path: str, rules: Rules, version: int, where
     """
     if rules.schema is None:
         return
-    data_columns = [column for column in rules.schema.fields if column.name not in rules.partitions]
-    leaves = leaves_of(type(rules.schema)(tuple(data_columns)), "none")
     with (
         contextlib.closing(store.open_input(path)) as source,
         # In nanoseconds, the default, INT96 would wrap around outside the years 1677 to 2262.
@@ -42,6 +40,10 @@ def examine_parsed(store: LogStore, path: str, rules: Rules, version: int, where
         stored = {file.schema.column(index).path for index in range(len(file.schema))}
         if _TEXT not in stored or f"{_PARSED}.numRecords" not in stored:
             return
+        data_columns = [column for column in rules.schema.fields if column.name not in rules.partitions]
+        leaves = leaves_of(type(rules.schema)(tuple(data_columns)), "none")
+        if is_julian(file.metadata):
+            leaves = [leaf for leaf in leaves if str(leaf.data_type) not in TIMES]
         columns = [_PATH, _TEXT, _PARSED]
         for batch in file.iter_batches(LEAN.rows, columns=columns, use_threads=False):
             add = pa.Table.from_batches([batch]).column("add").combine_chunks()
@@ -68,7 +70,14 @@ def _differences(add: Any, leaves: Sequence[Leaf]) -> Iterator[tuple[str, str]]:
         one, other = by_text.column(column), by_struct.column(column)
         at = pc.index(pc.fill_null(_is_other(one, other), False), True).as_py()
         if at >= 0:
-            yield name, f"{other[at].as_py()!r} and {one[at].as_py()!r} for {paths[at].as_py()}"
+            yield name, f"{_shown(other[at])} and {_shown(one[at])} for {paths[at].as_py()}"
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except (ValueError, OverflowError):  # a time outside the years 1 to 9999
+        return str(value.cast(pa.int64() if pa.types.is_timestamp(value.type) else pa.int32()))
 
 
 def _is_other(one: Any, other: Any) -> Any:

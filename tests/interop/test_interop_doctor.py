@@ -290,7 +290,7 @@ SESSIONS: dict[str, tuple[dict[str, str], list[str]]] = {
         [
             "CREATE TABLE T (id LONG) USING delta",
             "INSERT INTO T VALUES (1)",
-            "CREATE OR REPLACE TABLE T (id LONG) USING delta TBLPROPERTIES ('delta.appendOnly' = 'true')",
+            "CREATE OR REPLACE TABLE T USING delta TBLPROPERTIES ('delta.appendOnly' = 'true') AS SELECT 5L AS id",
             "INSERT INTO T VALUES (2)",
         ],
     ),
@@ -300,10 +300,10 @@ SESSIONS: dict[str, tuple[dict[str, str], list[str]]] = {
             "CREATE TABLE T (id LONG, p INT) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
             "INSERT INTO T VALUES (1, 1)",
             "ALTER TABLE T ADD COLUMNS (more INT)",
-            "CREATE OR REPLACE TABLE T (p INT, id STRING) USING delta PARTITIONED BY (p) "
-            "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+            "CREATE OR REPLACE TABLE T USING delta PARTITIONED BY (p) "
+            "TBLPROPERTIES ('delta.columnMapping.mode' = 'name') AS SELECT 1 AS p, 'y' AS id",
             "INSERT INTO T VALUES (2, 'x')",
-            "CREATE OR REPLACE TABLE T (id LONG) USING delta",
+            "CREATE OR REPLACE TABLE T USING delta AS SELECT 5L AS id",
             "INSERT INTO T VALUES (3)",
         ],
     ),

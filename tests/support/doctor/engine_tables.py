@@ -10,7 +10,11 @@ from pathlib import Path
 from deltalog import CheckReport, check
 from deltalog.conformance.case import PASSED, Case
 from deltalog.conformance.engine import Engine
-from deltalog.conformance.runner import CaseRun, build, outcome_of
+from deltalog.conformance.runner import build, run_case
+
+
+# Cases in which another writer commits what the doctor rightly reports, with the rule.
+BY_DESIGN = {"conflict-append-new-version": "protocol-version-unknown"}
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,16 @@ def examine_written(engine: Engine, cases: Iterable[Case], directory: Path | Non
         if not case.writes:
             continue
         with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as place:
-            root = build(case, Path(place))
-            before = _errors(root) if root.exists() else {}
-            outcome = outcome_of(case, lambda root=root, case=case: CaseRun(engine, root).take(case.steps))  # type: ignore[misc]
-            after = _errors(root) if outcome.outcome == PASSED and root.exists() else {}
-            yield Written(case.id, outcome.outcome, tuple(text for rule, text in after.items() if rule not in before))
+            (Path(place) / "before").mkdir()
+            before = _errors(build(case, Path(place) / "before"))
+            outcome = run_case(engine, case, Path(place))
+            after = _errors(Path(place) / "table") if outcome.outcome == PASSED else {}
+            known = {*before, BY_DESIGN.get(case.id)}
+            yield Written(case.id, outcome.outcome, tuple(text for rule, text in after.items() if rule not in known))
 
 
 def _errors(root: Path) -> dict[str, str]:
+    if not root.exists():
+        return {}
     report: CheckReport = check(root, deep=True)
     return {each.rule: str(each) for each in report.findings if each.severity == "error"}

@@ -231,6 +231,42 @@ def test_parsed_statistics_as_int96(tmp_path: Path, year: int) -> None:
     assert_no_error(tmp_path)
 
 
+@pytest.mark.parametrize("day", [datetime.date(1, 1, 1), datetime.date(1500, 1, 1)])
+def test_a_checkpoint_with_the_julian_calendar(tmp_path: Path, day: datetime.date) -> None:
+    """Spark counts the days in the parsed statistics like those in data files; the first day is before the year 1."""
+    rows = pa.table({"day": pa.array([day], pa.date32()), "id": [1]})
+    properties = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": "true"}
+    table = DeltaTable.create(tmp_path, rows.schema, data=rows, properties=properties)
+    table.checkpoint()
+    table.flush()
+    [file] = log(tmp_path).glob("*.checkpoint.parquet")
+    stored = pq.read_table(file)
+
+    def earlier(add: Any) -> Any:
+        for group in ("minValues", "maxValues") if add is not None else ():
+            add["stats_parsed"][group]["day"] = (day - datetime.date(1970, 1, 1)).days - 2
+        return add
+
+    kind = stored.schema.field("add").type
+    numbers = pa.struct([
+        pa.field(each.name, _days(each.type)) if each.name == "stats_parsed" else each for each in kind
+    ])  # fmt: skip
+    adds = pa.array([earlier(add) for add in stored["add"].cast(numbers).to_pylist()], numbers).cast(kind)
+    changed = stored.set_column(stored.schema.get_field_index("add"), stored.schema.field("add"), adds)
+    pq.write_table(changed, file)
+    assert "checkpoint-stats-differ" in check(tmp_path).rules and "checkpoint-unreadable" not in check(tmp_path).rules
+    metadata = {**(changed.schema.metadata or {}), "org.apache.spark.legacyDateTime": ""}
+    pq.write_table(changed.replace_schema_metadata(metadata), file)
+    assert_no_error(tmp_path)
+
+
+def _days(kind: pa.DataType) -> pa.DataType:
+    """The type of parsed statistics with numbers instead of dates."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _days(each.type)) for each in kind])
+    return pa.int32() if pa.types.is_date(kind) else kind
+
+
 # ------------------------------------------------------------------------------------------------ decoding in bulk
 
 
