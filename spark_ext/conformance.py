@@ -6,12 +6,13 @@ have the jars of delta-spark, or none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 import deltalog
 from deltalog.conformance import Engine, NotSupported
@@ -48,8 +49,13 @@ class _SparkEngine(Engine):
         return builder
 
     def _frame(self, rows: pa.Table) -> DataFrame:
+        variants = [field.name for field in rows.schema if _is_variant(field)]
+        for name in variants:
+            texts = [None if each is None else _json(each) for each in rows[name].to_pylist()]
+            rows = rows.set_column(rows.column_names.index(name), name, pa.array(texts, pa.string()))
         schema = types.to_spark(deltalog.schema.StructType.from_arrow(rows.schema))
-        return self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
+        frame = self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
+        return frame.withColumns({name: functions.parse_json(name) for name in variants}) if variants else frame
 
 
 class SparkExtEngine(_SparkEngine):
@@ -57,6 +63,7 @@ class SparkExtEngine(_SparkEngine):
     checkpoints."""
 
     name = "spark_ext"
+    packages = ("pyspark",)
     version = f"{deltalog.__version__} (Spark {pyspark.__version__})"
 
     def _reader(self, version: int | None, timestamp: str | None) -> reader.Reader:
@@ -105,6 +112,10 @@ class SparkExtEngine(_SparkEngine):
     def append(self, path: str, rows: pa.Table) -> None:
         writer.write(self._frame(rows)).mode("append").save(path)
 
+    def append_once(self, path: str, rows: pa.Table, application: str, application_version: int) -> None:
+        found = writer.write(self._frame(rows)).mode("append")
+        found.options(txnAppId=application, txnVersion=application_version).save(path)
+
     def overwrite(self, path: str, rows: pa.Table) -> None:
         writer.write(self._frame(rows)).mode("overwrite").save(path)
 
@@ -114,6 +125,9 @@ class SparkExtEngine(_SparkEngine):
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
         for statement in _alterations(f"deltalog.`{path}`", properties):
             sql(self.spark, statement)
+
+    def set_type(self, path: str, column: str, type: str) -> None:
+        sql(self.spark, f"ALTER TABLE deltalog.`{path}` ALTER COLUMN {column} TYPE {type}")
 
     def restore(self, path: str, version: int) -> None:
         DeltaTable.forPath(self.spark, path).restoreToVersion(version)
@@ -134,6 +148,7 @@ class DeltaSparkEngine(_SparkEngine):
     fetches them for a new one."""
 
     name = "delta-spark"
+    packages = ("delta-spark", "pyspark")
     version = "4.4.0"
     lacks = "DELTA_UNSUPPORTED_FEATURES_FOR"
 
@@ -201,6 +216,14 @@ class DeltaSparkEngine(_SparkEngine):
         given = {key: value for key, value in options.items() if value is not None}
         return self.spark.read.format("delta").options(**given).load(path).toArrow()
 
+    def tracked_rows(self, path: str, version: int | None = None) -> Any:
+        self._delta_log(path)
+        found = self.spark.read.format("delta")
+        if version is not None:
+            found = found.option("versionAsOf", version)
+        hidden = ["_metadata.row_id AS _row_id", "_metadata.row_commit_version AS _row_commit_version"]
+        return found.load(path).selectExpr("*", *hidden).toArrow()
+
     def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         frame = self._frame(schema.empty_table()).write.format("delta").partitionBy(*partition_by)
         frame.options(**properties).save(path)
@@ -208,6 +231,11 @@ class DeltaSparkEngine(_SparkEngine):
     def append(self, path: str, rows: pa.Table) -> None:
         self._delta_log(path)
         self._frame(rows).write.format("delta").mode("append").save(path)
+
+    def append_once(self, path: str, rows: pa.Table, application: str, application_version: int) -> None:
+        self._delta_log(path)
+        frame = self._frame(rows).write.format("delta").mode("append")
+        frame.option("txnAppId", application).option("txnVersion", application_version).save(path)
 
     def overwrite(self, path: str, rows: pa.Table) -> None:
         self._delta_log(path)
@@ -221,6 +249,10 @@ class DeltaSparkEngine(_SparkEngine):
         self._delta_log(path)
         for statement in _alterations(f"delta.`{path}`", properties):
             self.spark.sql(statement)
+
+    def set_type(self, path: str, column: str, type: str) -> None:
+        self._delta_log(path)
+        self.spark.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN {column} TYPE {type}")
 
     def restore(self, path: str, version: int) -> None:
         self._delta_log(path)
@@ -239,6 +271,14 @@ class DeltaSparkEngine(_SparkEngine):
 
     def checkpoint(self, path: str) -> None:
         self._delta_log(path).checkpoint()
+
+
+def _json(variant: Mapping[str, bytes]) -> str:
+    return json.dumps(deltalog.schema.variant_to_python(variant))
+
+
+def _is_variant(field: pa.Field) -> bool:
+    return (field.metadata or {}).get(b"ARROW:extension:name") == b"arrow.parquet.variant"
 
 
 def _alterations(table: str, properties: Mapping[str, str | None]) -> Iterator[str]:

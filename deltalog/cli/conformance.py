@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import time
@@ -81,6 +82,15 @@ def run(
         Path | None, typer.Option("--log", metavar="FILE", help="Append what the engine writes to standard error.")
     ] = None,
     cache: _Cache = None,
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog",
+            metavar="URL",
+            help="The Unity Catalog for cases on catalog-managed tables; its token is in UNITY_CATALOG_TOKEN. Default: "
+            "deltalog's own server, started for the run, if deltalog\\[server] is installed.",
+        ),
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Run the cases on an engine. The exit status is 1 if a case fails.
@@ -89,13 +99,17 @@ def run(
     """
     from deltalog.conformance import SUITE_VERSION, report, self_check, start_engine
     from deltalog.conformance import run as run_cases
+    from deltalog.conformance.case import CATALOG_MANAGED
+    from deltalog.conformance.catalog_server import catalog_for
 
     chosen, out = _chosen(area, case), Output(as_json)
     started = start_engine(engine, limit_seconds, cache=cache, log=log)
     began_s = time.monotonic()
     with out.working(f"Running {len(chosen)} cases on {engine}"), started:
         self_check(started)
-        outcomes = list(run_cases(started, chosen))
+        needs_catalog = any(each.area == CATALOG_MANAGED for each in chosen)
+        with catalog_for(started, catalog) if needs_catalog else contextlib.nullcontext() as served:
+            outcomes = list(run_cases(started, chosen, catalog=served))
     document = report.document(
         started.name,
         started.version,
@@ -215,6 +229,15 @@ def pairs(
     variant: Annotated[
         list[str] | None, typer.Option("--variant", metavar="NAME", help="Use only this variant. May be repeated.")
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            metavar="ENGINE",
+            help="An engine that may judge the pairs without it. May be repeated. Default: all of the kit that can run "
+            "here.",
+        ),
+    ] = None,
     limit_seconds: Annotated[
         float, typer.Option("--limit-seconds", min=1, metavar="N", help="The time limit per call.")
     ] = 120.0,
@@ -238,11 +261,12 @@ def pairs(
         chosen = [(first, second) for first in names for second in names if first != second]
         if not chosen:
             raise typer.BadParameter("A pair needs two engines.")
-        found = {}
+        found: dict[tuple[str, str], list[pair_model.PairResult]] = {pair: [] for pair in chosen}
+        runs = run_pairs(started.engine_of, chosen, judge or started.available(), variants)
         with out.progress("Starting the engines", "Running") as shown:
-            for pair, results in run_pairs(started.engine_of, chosen, started.available(names), variants):
-                found[pair] = results
-                shown("pairs", len(found), len(chosen))
+            for number, (pair, result) in enumerate(runs, start=1):
+                found[pair].append(result)
+                shown("variants", number, len(chosen) * len(variants))
         document = pair_model.document(SUITE_VERSION, started.versions(names), found)
     if as_json:
         out.document(document)

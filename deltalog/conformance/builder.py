@@ -7,6 +7,7 @@ clock.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltalog.environment import Environment
+from deltalog.errors import DeltaLogError
 from deltalog.protocol import deletion_vectors
 from deltalog.protocol.schema import StructType
 from deltalog.table import DeltaTable
@@ -58,8 +60,17 @@ class TableBuilder:
         self.configuration: dict[str, str] = {}
         self.file_times_ms: dict[str, int] = {}
         self._numbers = itertools.count()
+        self._uuids = itertools.count(1)
         self._schema_string: str | None = None
         self.waiting = root.with_name("later") if waiting is None else waiting
+
+    @property
+    def latest_schema(self) -> pa.Schema:
+        """The columns of the last metaData action; those of the rows if its schema string is not valid."""
+        if self._schema_string is not None:
+            with contextlib.suppress(DeltaLogError):
+                return StructType.from_json(self._schema_string).to_arrow()
+        return self.schema
 
     # ---------------------------------------------------------------------------- methods that add actions
 
@@ -271,10 +282,9 @@ class TableBuilder:
 
     def opened(self) -> DeltaTable:
         """Open the table with deltalog, with a clock that is fixed at a time after the last commit."""
-        numbers = itertools.count(1)
         environment = Environment(
             clock_ms=lambda: T0 + self.next_version * MINUTE,
-            new_uuid=lambda: str(uuid.UUID(int=next(numbers) + (self.next_version << 64) + (3 << 100))),
+            new_uuid=lambda: str(uuid.UUID(int=next(self._uuids) + (self.next_version << 64) + (3 << 100))),
         )
         return DeltaTable.open(str(self.root), environment=environment)
 

@@ -16,9 +16,29 @@ CONFLICTS = "conflicts"
 CHECKPOINTS = "checkpoints"
 FEATURES = "features"
 ICT = "in-commit-timestamps"
-# Cases about tables of a Unity Catalog; ``managed_cases`` has them, apart from those that need no server.
+COLUMN_RULES = "column-rules"
+DOMAINS = "domains"
+ROW_TRACKING = "row-tracking"
+TYPE_WIDENING = "type-widening"
+VARIANTS = "variants"
+# Cases about tables of a Unity Catalog, which need a server of its API.
 CATALOG_MANAGED = "catalog-managed"
-AREAS = (READING, TIME_TRAVEL, CHANGE_FEEDS, WRITING, CONFLICTS, CHECKPOINTS, FEATURES, ICT)
+AREAS = (
+    READING,
+    TIME_TRAVEL,
+    CHANGE_FEEDS,
+    WRITING,
+    CONFLICTS,
+    CHECKPOINTS,
+    FEATURES,
+    COLUMN_RULES,
+    DOMAINS,
+    ROW_TRACKING,
+    TYPE_WIDENING,
+    VARIANTS,
+    ICT,
+    CATALOG_MANAGED,
+)
 
 # What an expected outcome is based on.
 PROTOCOL = "protocol"
@@ -27,6 +47,8 @@ REFERENCE = "reference"
 PASSED = "passed"
 FAILED = "failed"
 SKIPPED = "skipped"
+# How the reason begins if an engine refused a case by the name of a table feature that it lacks.
+LACKS_FEATURE = "the engine lacks a table feature"
 
 
 @dataclass(frozen=True)
@@ -49,12 +71,23 @@ class Step:
 @dataclass(frozen=True)
 class Rows(Step):
     """Read the rows of the latest version, of the version with a given number, or of the version at a timestamp, in
-    milliseconds or in microseconds."""
+    milliseconds or in microseconds. ``variants``: the columns that are variants or contain them; in ``expect``, a
+    variant is JSON text."""
 
     expect: Sequence[Row]
     version: int | None = None
     at_ms: int | None = None
     at_us: int | None = None
+    variants: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class TrackedRows(Step):
+    """Read the rows with the columns ``_row_id`` and ``_row_commit_version``: the stable row id and the stable row
+    commit version of each row."""
+
+    expect: Sequence[Row]
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +126,13 @@ class Changes(Step):
 @dataclass(frozen=True)
 class Write(Step):
     """Call a write method of the engine. ``begun``: call the method in the transaction of the last ``Begin`` step
-    instead of in a new transaction."""
+    instead of in a new transaction.
+
+    ``types``: the types of columns of ``rows``, as in the schema of a table, where the values do not imply them.
+    ``variants``: the columns of ``rows`` that are variants, given as JSON text. ``application`` and
+    ``application_version``: the transaction identifier of an append. ``column`` and ``type``: the path of the column
+    whose type ``set_type`` changes, and its new type.
+    """
 
     call: str
     rows: Sequence[Row] | None = None
@@ -102,13 +141,20 @@ class Write(Step):
     version: int | None = None
     begun: bool = False
     at_ms: int | None = None
+    types: Mapping[str, Any] | None = None
+    variants: Sequence[str] | None = None
+    application: str | None = None
+    application_version: int | None = None
+    column: str | None = None
+    type: str | None = None
 
 
 @dataclass(frozen=True)
 class Create(Step):
-    """Create a table in the empty directory. ``columns``: the name of the Arrow type of each column."""
+    """Create a table in the empty directory. ``columns``: the type of each column, as in the schema of a table: the
+    name of a primitive type, or an object for a struct, an array or a map."""
 
-    columns: Mapping[str, str]
+    columns: Mapping[str, Any]
     partition_by: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -173,7 +219,7 @@ class MayRefuse(Step):
 
 @dataclass(frozen=True)
 class Log(Step):
-    """Check a property of the log; the property is given by its name in ``deltalog.conformance.log_checks``."""
+    """Check a property of the log; the property is given by its name in ``deltalog.conformance.checks``."""
 
     check: str
     version: int | None = None

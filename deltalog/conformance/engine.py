@@ -29,13 +29,14 @@ class Engine:
 
     ``refusals``: the exceptions with which the engine refuses an operation; any other exception fails the case.
     ``lacks``: a regular expression for messages that say that the engine lacks a table feature; an exception with such
-    a message skips the case.
+    a message skips the case. ``packages``: the distributions of Python whose versions results record.
     """
 
     name: str = "engine"
     version: str = ""
     refusals: tuple[type[BaseException], ...] = (Exception,)
     lacks: str = ""
+    packages: tuple[str, ...] = ()
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         """The rows of the latest version, of a version number, or of the version at a timestamp."""
@@ -45,6 +46,11 @@ class Engine:
         """The rows of the version at a timestamp in microseconds since the Unix epoch, which lies between two whole
         milliseconds."""
         raise NotSupported("reading at a time in microseconds")
+
+    def tracked_rows(self, path: str, version: int | None = None) -> Any:
+        """The rows of the latest version or of a version number, with two more columns: ``_row_id`` and
+        ``_row_commit_version``, the stable row ids and row commit versions of row tracking."""
+        raise NotSupported("reading row ids")
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
         """The version that was current at a timestamp."""
@@ -76,6 +82,11 @@ class Engine:
     def append(self, path: str, rows: pa.Table) -> None:
         raise NotSupported("appending")
 
+    def append_once(self, path: str, rows: pa.Table, application: str, application_version: int) -> None:
+        """Append with a transaction identifier. Rows are not written if the table has recorded this version of the
+        application, or a later one."""
+        raise NotSupported("appending with a transaction identifier")
+
     def overwrite(self, path: str, rows: pa.Table) -> None:
         """Replace all rows in one commit."""
         raise NotSupported("overwriting")
@@ -87,6 +98,10 @@ class Engine:
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
         """Set table properties in one commit. None removes a property."""
         raise NotSupported("setting table properties")
+
+    def set_type(self, path: str, column: str, type: str) -> None:
+        """Widen a column or a field of a struct, given by its path with dots, to a primitive type, in one commit."""
+        raise NotSupported("changing the type of a column")
 
     def restore(self, path: str, version: int) -> None:
         """Restore an earlier version in a new commit."""

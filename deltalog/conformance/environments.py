@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deltalog.conformance.java_program import java_program
 from deltalog.conformance.remote import Launch
 from deltalog.errors import CallError
 
@@ -86,12 +87,12 @@ RECIPES: Mapping[str, Recipe] = {
     "spark_ext": Recipe(
         adapter="spark_ext.conformance:SparkExtEngine",
         here=("pyspark",),
-        packages=("pyspark", "pyarrow"),
+        packages=("pyarrow",),
     ),
     "delta-spark": Recipe(
         adapter="spark_ext.conformance:DeltaSparkEngine",
         here=("pyspark", "delta"),
-        packages=("delta-spark", "pyspark", "pyarrow"),
+        packages=("pyarrow",),
     ),
     "deltalake": Recipe(
         adapter=f"{_ADAPTERS}.deltalake:DeltalakeEngine",
@@ -105,12 +106,46 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "polars-deltalake": Recipe(
         adapter=f"{_ADAPTERS}.polars_deltalake:PolarsDeltalakeEngine",
-        requirements=("polars-deltalake==1.3.2", _PYARROW),
+        requirements=("polars-deltalake==1.3.2", "polars==2.1.0", _PYARROW),
+    ),
+    "kernel-rs": Recipe(
+        adapter=f"{_ADAPTERS}.kernel_rs:KernelRsEngine",
+        requirements=("delta-kernel-rust-sharing-wrapper==0.3.3", _PYARROW),
+    ),
+    "kernel-java": Recipe(
+        command=java_program("kernel_java", "deltalog.conformance.kernel.Server"),
+        jars=(
+            "io.delta:delta-kernel-api:4.4.0",
+            "io.delta:delta-kernel-defaults:4.4.0",
+            # For tables of a Unity Catalog; the client's own requirements are left out by delta-storage.
+            "io.delta:delta-kernel-unitycatalog:4.4.0",
+            "io.unitycatalog:unitycatalog-client:0.6.0",
+            "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+            *(f"com.fasterxml.jackson.core:jackson-{name}:2.17.0" for name in ("annotations", "core", "databind")),
+            *(f"com.fasterxml.jackson.datatype:jackson-datatype-{name}:2.17.0" for name in ("jdk8", "jsr310")),
+        ),
+    ),
+    "sail": Recipe(
+        adapter=f"{_ADAPTERS}.sail:SailEngine",
+        requirements=("pysail==0.7.2", "pyspark[connect]==4.1.1", _PYARROW),
     ),
     "duckdb": Recipe(
         adapter=f"{_ADAPTERS}.duckdb:DuckDBEngine",
-        here=("duckdb",),
-        packages=("duckdb", "pyarrow"),
+        requirements=("duckdb==1.5.5", "duckdb-extension-delta==1.5.5", _PYARROW),
+    ),
+    "chdb": Recipe(
+        adapter=f"{_ADAPTERS}.chdb:ChdbEngine",
+        requirements=("chdb==4.4.0", "chdb-core==26.9.0", _PYARROW),
+    ),
+    "daft": Recipe(
+        adapter=f"{_ADAPTERS}.daft:DaftEngine",
+        requirements=("daft==0.7.26", "deltalake==1.6.6", "pyiceberg==0.12.0", "pyarrow==25.0.1"),
+        variables={"DAFT_PROGRESS_BAR": "0", "DO_NOT_TRACK": "true"},
+    ),
+    "dask-deltatable": Recipe(
+        adapter=f"{_ADAPTERS}.dask_deltatable:DaskDeltatableEngine",
+        requirements=("dask-deltatable==0.4.0", _PYARROW),
+        packages=("dask", "deltalake", "pandas"),
     ),
 }
 #: The engines for which the kit has adapters, in the order of the reports.

@@ -13,8 +13,19 @@ import pyarrow.parquet as pq
 
 from deltalog.conformance import values
 from deltalog.conformance.builder import TableBuilder
-from deltalog.conformance.case import Case, Changes, MayRefuse, Refused, Rows, Step, Write, step_to_json
+from deltalog.conformance.case import (
+    Case,
+    Changes,
+    MayRefuse,
+    Refused,
+    Rows,
+    Step,
+    TrackedRows,
+    Write,
+    step_to_json,
+)
 from deltalog.conformance.cases import SUITE_VERSION
+from deltalog.conformance.runner import rows_to_write
 from deltalog.errors import PathExistsError
 
 FORMAT = 1
@@ -38,7 +49,7 @@ def _export(place: Path, case: Case) -> dict[str, Any]:
     if case.build is not None:
         builder = TableBuilder(place / "table")
         case.build(builder)
-        schema = builder.schema
+        schema = builder.latest_schema
         file_times = {f"_delta_log/{name}": ms for name, ms in builder.file_times_ms.items()}
         for file in sorted((place / "table/_delta_log").glob("*.crc")):
             if file.name not in builder.file_times_ms:  # not a part of the case, but written with a checkpoint
@@ -60,32 +71,40 @@ def _step(place: Path, number: int, step: Step, schema: pa.Schema) -> dict[str, 
     found = step_to_json(step)
     inner = step.step if isinstance(step, (Refused, MayRefuse)) else step
     body = found["of"] if inner is not step else found
-    if isinstance(inner, (Rows, Changes)):
+    if isinstance(inner, (Rows, TrackedRows, Changes)):
         body["expect"] = _rows(place, f"expected_{number}", inner.expect, schema)
     if isinstance(inner, Write) and inner.rows is not None:
-        body["rows"] = _rows(place, f"rows_{number}", inner.rows, schema)
-    if found["step"] == "log" and "value" in found and isinstance(found["value"], list):
+        body["rows"] = _rows(place, f"rows_{number}", inner.rows, schema, inner)
+    if found["step"] == "log" and "value" in found:
         found["value"] = json.loads(json.dumps(found["value"], default=values.canonical))
     return found
 
 
-def _rows(place: Path, name: str, rows: Iterable[Any], schema: pa.Schema) -> str:
+def _rows(place: Path, name: str, rows: Iterable[Any], schema: pa.Schema, write: Write | None = None) -> str:
+    """Write rows to both files. ``write``: the step that writes them."""
     listed = [dict(row) for row in rows]
     _write(place / f"{name}.json", values.canonical_rows(listed))
-    if listed:
+    if write is not None and (write.types or write.variants):
+        pq.write_table(rows_to_write(write), place / f"{name}.parquet")
+    elif listed:
         columns = {column: _column([row[column] for row in listed], column, schema) for column in listed[0]}
         pq.write_table(pa.table(columns), place / f"{name}.parquet")
     return name
 
 
 def _column(found: list[Any], name: str, schema: pa.Schema) -> pa.Array:
-    """The values, in the type that the column has in the table, or in an inferred type if the table lacks the
-    column."""
-    kinds = [schema.field(name).type] if name in schema.names else []
-    for kind in kinds:
+    """The values, in the type that the column has in the table, or in an inferred type if the table lacks the column or
+    has another type in the latest version."""
+    typed = None
+    if name in schema.names:
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
-            return pa.array(found, kind)
-    return pa.array(found)
+            typed = pa.array(found, schema.field(name).type)
+    if typed is not None and typed.to_pylist() == found:
+        return typed
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(found)
+    assert typed is not None, f"the column {name} has no type"
+    return typed
 
 
 def _write(file: Path, document: Any) -> None:

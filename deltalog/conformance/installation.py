@@ -137,7 +137,7 @@ def _made(name: str, recipe: Recipe, environment: Path) -> dict[str, Any]:
             _copy_jars(name, recipe.jars, made / "jars")
         with RemoteEngine(launch_in(name, made)) as engine:
             self_check(engine)
-            found = {
+            found: dict[str, Any] = {
                 "engine": name,
                 "version": engine.version,
                 "environment": dict(engine.environment),

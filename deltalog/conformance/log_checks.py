@@ -1,94 +1,22 @@
 """Named checks of the log that an engine wrote. The checks read the log's JSON directly and return a message on
-failure.
-
-``Log("commit-info-first")`` in a case runs ``CHECKS["commit-info-first"]``. docs/conformance.md lists the checks.
-"""
+failure. ``deltalog.conformance.checks`` runs them."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from deltalog.conformance import values
 from deltalog.conformance.builder import ICT_FEATURE, ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERSION
-from deltalog.read.snapshot import Snapshot
+from deltalog.conformance.log_view import COMMIT, Checks, LogView, by_checkpoint
 from deltalog.table import DeltaTable
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*")
 # The tolerated difference between the clock of the test machine and that of its file system.
 _SLACK_MS = 5_000
-
-
-@dataclass(frozen=True)
-class LogView:
-    """The log of a table as files. ``began_ms``: the time at which the steps of the case began; ``ended_ms``: the
-    current time."""
-
-    root: Path
-    began_ms: int
-    ended_ms: int
-
-    def versions(self) -> list[int]:
-        if not (self.root / "_delta_log").is_dir():
-            return []
-        names = (_COMMIT.fullmatch(file.name) for file in (self.root / "_delta_log").iterdir())
-        return sorted(int(match[1]) for match in names if match)
-
-    def latest(self) -> int:
-        return max(self.versions(), default=-1)
-
-    def actions(self, version: int) -> list[dict[str, Any]]:
-        text = (self.root / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-
-    def of_kind(self, version: int, kind: str) -> list[dict[str, Any]]:
-        return [action[kind] for action in self.actions(version) if kind in action]
-
-    def info(self, version: int) -> dict[str, Any]:
-        return next(iter(self.of_kind(version, "commitInfo")), {})
-
-    def ict(self, version: int) -> Any:
-        return self.info(version).get("inCommitTimestamp")
-
-    def latest_of(self, kind: str, until: int | None = None) -> dict[str, Any]:
-        """The newest protocol or metaData action in the commits."""
-        for version in reversed(self.versions()):
-            if (until is None or version <= until) and (found := self.of_kind(version, kind)):
-                return found[-1]
-        return {}
-
-    def configuration(self) -> dict[str, str]:
-        return dict(self.latest_of("metaData").get("configuration") or {})
-
-    def checkpoints(self) -> list[int]:
-        names = (_CHECKPOINT.fullmatch(file.name) for file in (self.root / "_delta_log").iterdir())
-        return sorted({int(match[1]) for match in names if match})
-
-
-Check = Callable[[LogView, int, Any], str | None]
-CHECKS: dict[str, Check] = {}
-
-
-def _check(name: str) -> Callable[[Check], Check]:
-    def register(function: Check) -> Check:
-        CHECKS[name] = function
-        return function
-
-    return register
-
-
-def run(view: LogView, name: str, version: int | None, value: Any) -> str | None:
-    """Run a check. Returns a message if the check fails, otherwise None. ``version``: the version to check, by default
-    the latest."""
-    return CHECKS[name](view, view.latest() if version is None else version, value)
+CHECKS = Checks()
+_check = CHECKS.named
 
 
 # --------------------------------------------------------------------------------------------- commits
@@ -409,7 +337,7 @@ def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
 def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
     """A reader that reads only the checkpoint finds the transaction identifier ``value``: an application id and its
     version."""
-    with _by_checkpoint(view) as snapshot:
+    with by_checkpoint(view) as snapshot:
         found = snapshot.transaction_version(value[0])
     return None if found == value[1] else f"the version of {value[0]} is {found}, not {value[1]}"
 
@@ -417,7 +345,7 @@ def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
 @_check("checkpoint-has-domain")
 def _checkpoint_domain(view: LogView, version: int, value: Any) -> str | None:
     """The checkpoint alone is enough to read the metadata domain ``value``."""
-    with _by_checkpoint(view) as snapshot:
+    with by_checkpoint(view) as snapshot:
         found = [domain.domain for domain in snapshot.domain_metadata]
     return None if value in found else f"the metadata domains are {found}"
 
@@ -449,24 +377,9 @@ def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
 @_check("rows-by-checkpoint")
 def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
     """Without the commits up to the newest checkpoint, the rows of the latest version are still ``value``."""
-    with _by_checkpoint(view) as snapshot:
+    with by_checkpoint(view) as snapshot:
         found = values.rows_of(snapshot.scan().to_arrow())
     return values.difference(found, values.canonical_rows(value))
-
-
-@contextlib.contextmanager
-def _by_checkpoint(view: LogView) -> Iterator[Snapshot]:
-    """Open the latest version of a copy of the log that lacks all ``.crc`` files and the commits up to the newest
-    checkpoint."""
-    newest = view.checkpoints()[-1]
-    with tempfile.TemporaryDirectory(prefix="deltalog-conformance-") as scratch:
-        copy = Path(shutil.copytree(view.root, Path(scratch) / "table"))
-        for file in list((copy / "_delta_log").iterdir()):
-            number = file.name[:20]
-            covered = number.isdigit() and (file.suffix == ".crc" or int(number) <= newest)
-            if covered and file.suffix in (".crc", ".json") and ".checkpoint." not in file.name:
-                file.unlink()
-        yield DeltaTable.open(str(copy)).snapshot()
 
 
 def unchanged(before: dict[str, bytes], root: Path) -> str | None:
@@ -482,4 +395,4 @@ def commits_of(root: Path) -> dict[str, bytes]:
     """The contents of the commits, keyed by file name."""
     log = root / "_delta_log"
     files: Iterator[Path] = iter(log.iterdir()) if log.is_dir() else iter(())
-    return {file.name: file.read_bytes() for file in files if _COMMIT.fullmatch(file.name)}
+    return {file.name: file.read_bytes() for file in files if COMMIT.fullmatch(file.name)}

@@ -38,22 +38,33 @@ from deltalog.unity.table_state import TableState
 SCHEMA = "conformance"
 
 
+class ManagedTables:
+    """The tables of cases: new tables in the schema ``conformance`` of a catalog, which is created if it does not
+    exist. Raises as UnityClient."""
+
+    def __init__(self, url: str, token: str | None = None, *, catalog: str = "main") -> None:
+        self._client, self._token, self._catalog = UnityClient(Server.at(url, token)), token, catalog
+        with contextlib.suppress(TableExistsError):
+            if all(each.name != SCHEMA for each in self._client.schemas(catalog)):
+                self._client.create_schema(catalog, SCHEMA, None)
+
+    def outcome(self, engine: Engine, case: Case) -> Outcome:
+        """Run a case on a new table. Raises as ``run_case``."""
+        later = Path(tempfile.mkdtemp(prefix=f"{case.id}-"))
+        try:
+            work = functools.partial(_run, engine, case, self._client, self._catalog, self._token, later)
+            return outcome_of(engine, case, work)
+        finally:
+            shutil.rmtree(later, ignore_errors=True)
+
+
 def run_managed(
     engine: Engine, cases: Iterable[Case], url: str, token: str | None = None, *, catalog: str = "main"
 ) -> Iterator[Outcome]:
-    """Run cases with new tables in the schema ``conformance`` of a catalog. Yields the outcome of each case as soon as
-    it arrives. Raises as UnityClient if the schema cannot be created."""
-    client = UnityClient(Server.at(url, token))
-    with contextlib.suppress(TableExistsError):
-        if all(each.name != SCHEMA for each in client.schemas(catalog)):
-            client.create_schema(catalog, SCHEMA, None)
-    for case in cases:
-        later = Path(tempfile.mkdtemp(prefix=f"{case.id}-"))
-        try:
-            work = functools.partial(_run, engine, case, client, catalog, token, later)
-            yield outcome_of(engine, case, work)
-        finally:
-            shutil.rmtree(later, ignore_errors=True)
+    """Run cases about catalog-managed tables on a server. Yields the outcome of each case as soon as it arrives. Raises
+    as ManagedTables."""
+    tables = ManagedTables(url, token, catalog=catalog)
+    yield from (tables.outcome(engine, case) for case in cases)
 
 
 def _run(engine: Engine, case: Case, client: UnityClient, catalog: str, token: str | None, later: Path) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.conformance import log_checks, values
+from deltalog.conformance import checks, log_checks, values
 from deltalog.conformance.case import FAILED, PASSED
 from deltalog.conformance.engine import Engine, NotSupported
 from deltalog.conformance.environments import ENGINES, launch_of
-from deltalog.conformance.log_checks import LogView
+from deltalog.conformance.log_view import LogView
 from deltalog.conformance.pair_model import (
     COLUMNS,
     FIRST,
@@ -51,11 +51,13 @@ _MAX_REASON = 300
 
 class EngineSet:
     """Engines in processes of their own, which start when they are needed, and end with the block. ``limit_seconds``:
-    the time limit per call. ``cache``: as for ``start_engine``."""
+    the time limit per call. ``cache``: as for ``start_engine``. ``places``: adapters to use instead of the kit's,
+    by name."""
 
-    def __init__(self, limit_seconds: float, cache: Path | None) -> None:
-        self._limit_seconds, self._cache = limit_seconds, cache
+    def __init__(self, limit_seconds: float, cache: Path | None, places: Mapping[str, str] = {}) -> None:
+        self._limit_seconds, self._cache, self._places = limit_seconds, cache, places
         self._started: dict[str, Engine] = {}
+        self._broken: dict[str, AdapterError] = {}
         self._exits = contextlib.ExitStack()
 
     def __enter__(self) -> EngineSet:
@@ -69,18 +71,24 @@ class EngineSet:
     def engine_of(self, name: str) -> Engine:
         """Raises CallError if there is no such engine, or if it is not installed, and AdapterError if it does not
         start."""
+        if name in self._broken:
+            raise self._broken[name]
         if name not in self._started:
-            engine = start_engine(name, self._limit_seconds, cache=self._cache)
-            self._started[name] = self._exits.enter_context(engine)
+            engine = start_engine(self._places.get(name, name), self._limit_seconds, cache=self._cache)
+            try:
+                self._started[name] = self._exits.enter_context(engine)
+            except AdapterError as error:
+                self._broken[name] = error  # a JVM that does not start takes long not to
+                raise
         return self._started[name]
 
     def writers(self) -> list[str]:
         """The engines of the kit that write and can run here."""
         return [name for name in WRITERS if self._is_here(name)]
 
-    def available(self, names: Sequence[str]) -> list[str]:
-        """The given engines, and all of the kit that can run here: those that can be judges."""
-        return list(dict.fromkeys([*names, *(name for name in ENGINES if self._is_here(name))]))
+    def available(self) -> list[str]:
+        """All engines of the kit that can run here: those that can be judges."""
+        return [name for name in ENGINES if self._is_here(name)]
 
     def versions(self, names: Sequence[str]) -> dict[str, str]:
         """The versions of the given engines and of all that have been started."""
@@ -103,16 +111,24 @@ def run_pairs(
     pairs: Iterable[tuple[str, str]],
     available: Sequence[str],
     variants: Sequence[Variant] = VARIANTS,
-) -> Iterator[tuple[tuple[str, str], list[PairResult]]]:
+) -> Iterator[tuple[tuple[str, str], PairResult]]:
     """Run the variants for each pair of engines. ``engine_of``: the engine of a name; it is called when an engine is
-    needed. ``available``: the names of the engines that can be judges. Yields the results of each pair as soon as they
-    arrive. Raises AdapterError if an engine's adapter does not work."""
+    needed. ``available``: the names of the engines that can be judges. Yields each result as soon as it arrives. Raises
+    AdapterError if the adapter of one of the pair does not work."""
     for first, second in pairs:
-        found = []
         for variant in variants:
-            third = (engine_of(name) for name in judges(first, second, available))
-            found.append(run_pair(engine_of(first), engine_of(second), third, variant))
-        yield (first, second), found
+            third = _started(engine_of, judges(first, second, available))
+            yield (first, second), run_pair(engine_of(first), engine_of(second), third, variant)
+
+
+def _started(engine_of: Callable[[str], Engine], names: Iterable[str]) -> Iterator[Engine]:
+    """The engines that can be started; a judge that cannot is passed over."""
+    for name in names:
+        try:
+            engine = engine_of(name)
+        except AdapterError:
+            continue
+        yield engine
 
 
 def run_pair(first: Engine, second: Engine, third: Iterable[Engine], variant: Variant) -> PairResult:
@@ -125,9 +141,11 @@ def run_pair(first: Engine, second: Engine, third: Iterable[Engine], variant: Va
             return found.result(FAILED, str(difference))
         except _Refused as reason:
             return found.result(REFUSED, str(reason))
-        idle = [name for name, number in found.commits.items() if not number]
-        if idle:
-            return found.result(REFUSED, next(each for each in found.refused if each.startswith(f"{idle[0]} ")))
+        for name, number in found.commits.items():
+            if not number:
+                reasons = [each for each in found.refused if each.startswith(f"{name} ")]
+                appends = [each for each in reasons if each.startswith(f"{name} append: ")]
+                return found.result(REFUSED, (appends or reasons)[0])
         return found.result(PASSED, None)
 
 
@@ -140,6 +158,7 @@ class _PairRun:
         # The names differ, because an engine is never paired with itself.
         self.commits = {engine.name: 0 for engine in pair}
         self.refused: list[str] = []
+        self._checkpoints: list[int] = []
         self._third = third
         self._judge: Engine | None = next(third, None)
         self._began_ms = time.time_ns() // 1_000_000
@@ -156,9 +175,15 @@ class _PairRun:
 
     def run(self) -> None:
         for number, act in enumerate(acts(self.variant)):
+            if act.call == "overwrite":  # which would hide defects of the files that are live so far
+                self._doctor()
             self._step(number, act)
-        for engine in (*self.pair, *([self._judge] if self._judge else [])):
-            self._reads_all(engine)
+        self._doctor()
+        self._deltalog_reads(self._view(), range(self.model.latest + 1))
+        for engine in self.pair:
+            self._reads(engine, "the latest version", self.model.latest)
+        if self._judge is not None:
+            self._reads_versions(self._judge)
 
     def _step(self, number: int, act: Act) -> None:
         order = self.pair if act.by == FIRST else self.pair[::-1]
@@ -236,15 +261,18 @@ class _PairRun:
             self._log(view, "last-checkpoint", value=latest)
             self._log(view, "checkpoint-without-commit-info", value=latest)
             self._log(view, "rows-by-checkpoint", value=self.model.rows[-1])
-        self._read_by_deltalog(view)
+            self._doctor()
+        self._read_by_deltalog(view, made)
+        self._read_by_judge()
+
+    def _doctor(self) -> None:
         report = check(str(self.root))
         if not report.ok:
             wrong = "; ".join(str(each) for each in report.findings if each.severity == "error")
             raise WrongOutcome(f"the doctor found {wrong}")
-        self._read_by_judge()
 
     def _log(self, view: LogView, name: str, version: int | None = None, value: Any = None) -> None:
-        if wrong := log_checks.run(view, name, version, value):
+        if wrong := checks.run(view, name, version, value):
             raise WrongOutcome(f"{name}: {wrong}")
 
     def _times(self, view: LogView) -> None:
@@ -257,7 +285,6 @@ class _PairRun:
         for version in range(start, self.model.latest + 1):
             self._log(view, "commit-info-first", version)
             self._log(view, "ict-is-the-clock", version)
-            self._log(view, "checksum-has-ict", version)
         if start > 0:
             self._log(view, "pair", value=start)
 
@@ -267,13 +294,23 @@ class _PairRun:
         file_times_ms = [file.stat().st_mtime_ns // 1_000_000 for file in files]
         return commit_times(file_times_ms, [view.ict(version) for version in versions], self.model.ict_from)
 
-    def _read_by_deltalog(self, view: LogView) -> None:
-        table = DeltaTable.open(str(self.root))
-        for version, (rows, time_ms) in enumerate(zip(self.model.rows, self._commit_times(view), strict=True)):
-            self._same(f"deltalog reads version {version}", table.snapshot(version).scan().to_arrow(), rows)
-            found = table.version_at(time_ms).version
+    def _read_by_deltalog(self, view: LogView, made: int) -> None:
+        """All versions after a checkpoint was written, which may change how they are read; else the new ones, because
+        the commits of the others are unchanged."""
+        checkpoints, self._checkpoints = self._checkpoints, view.checkpoints()
+        first = 0 if self._checkpoints != checkpoints else self.model.latest + 1 - made
+        self._deltalog_reads(view, range(first, self.model.latest + 1))
+
+    def _deltalog_reads(self, view: LogView, versions: Iterable[int]) -> None:
+        table, times = DeltaTable.open(str(self.root)), self._commit_times(view)
+        for version in versions:
+            found = table.snapshot(version).scan().to_arrow()
+            self._same(f"deltalog reads version {version}", found, self.model.rows[version])
+            found = table.version_at(times[version]).version
             if found != version:
-                raise WrongOutcome(f"deltalog resolves the time {time_ms} of version {version} to version {found}")
+                raise WrongOutcome(
+                    f"deltalog resolves the time {times[version]} of version {version} to version {found}"
+                )
 
     def _read_by_judge(self) -> None:
         while (judge := self._judge) is not None:
@@ -283,26 +320,36 @@ class _PairRun:
                 return
             self._judge = next(self._third, None)
 
-    def _reads_all(self, engine: Engine) -> None:
-        """All versions by number, and by the time of each, as far as the engine can."""
-        times = self._commit_times(self._view())
+    def _reads_versions(self, engine: Engine) -> None:
+        """All versions by number and, if the engine resolves in-commit timestamps where they are on, by their times."""
         by_time = self.model.ict_from is None or engine.name in TIMED
-        for version, (rows, time_ms) in enumerate(zip(self.model.rows, times, strict=True)):
-            self._reads(engine, f"version {version}", rows, version)
+        for version, time_ms in enumerate(self._commit_times(self._view())):
+            self._reads(engine, f"version {version}", version)
             if by_time:
-                self._reads(engine, f"version {version} by its time {time_ms}", rows, None, time_ms)
+                self._finds(engine, version, time_ms)
 
-    def _reads(
-        self,
-        engine: Engine,
-        what: str,
-        rows: Sequence[Mapping[str, Any]],
-        version: int | None = None,
-        time_ms: int | None = None,
-    ) -> None:
-        found = self._answer(engine, f"at the end, {engine.name} does not read {what}", version, time_ms)
+    def _finds(self, engine: Engine, version: int, time_ms: int) -> None:
+        try:
+            found = engine.version_at(str(self.root), time_ms)
+        except NotSupported:
+            self._reads(engine, f"version {version} by its time {time_ms}", version, time_ms)
+            return
+        except (KeyboardInterrupt, SystemExit, AdapterError):
+            raise
+        except BaseException as error:  # as above
+            raise WrongOutcome(
+                f"at the end, {engine.name} finds no version at {time_ms}: {error_text(error)}"
+            ) from error
+        if found != version:
+            raise WrongOutcome(
+                f"at the end, {engine.name} finds version {found} at the time {time_ms} of version {version}"
+            )
+
+    def _reads(self, engine: Engine, what: str, version: int, time_ms: int | None = None) -> None:
+        number = version if time_ms is None else None
+        found = self._answer(engine, f"at the end, {engine.name} does not read {what}", number, time_ms)
         if not isinstance(found, _Refused):
-            self._same(f"at the end, {engine.name} reads {what}", found, rows)
+            self._same(f"at the end, {engine.name} reads {what}", found, self.model.rows[version])
 
     def _answer(self, engine: Engine, failure: str, version: int | None = None, time_ms: int | None = None) -> Any:
         """The rows that an engine reads, or _Refused. Raises WrongOutcome with the text ``failure`` for any other

@@ -14,21 +14,26 @@
     def test_conformance(conformance_case, conformance_engine, check_conformance):
         check_conformance(conformance_engine, conformance_case)
 
-``--conformance-area`` and ``--conformance-case`` select cases. A skipped case is reported as a skipped test.
+``--conformance-area`` and ``--conformance-case`` select cases. A skipped case is reported as a skipped test. Cases
+about catalog-managed tables run on ``--conformance-catalog``, or on deltalog's own server if the extra ``server`` is
+installed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deltalog.conformance.case import AREAS, FAILED, SKIPPED, Case
+from deltalog.conformance.case import AREAS, CATALOG_MANAGED, FAILED, SKIPPED, Case
 from deltalog.conformance.cases import all_cases
+from deltalog.conformance.catalog_server import catalog_for, uses_catalogs
 from deltalog.conformance.engine import Engine
+from deltalog.conformance.managed import ManagedTables
 from deltalog.conformance.runner import run_case
 
 
@@ -36,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("deltalog conformance")
     group.addoption("--conformance-area", choices=AREAS, help="run only the cases of one area")
     group.addoption("--conformance-case", metavar="ID", action="append", help="run only this case; * matches any text")
+    group.addoption(
+        "--conformance-catalog", metavar="URL", help="the Unity Catalog for cases on catalog-managed tables"
+    )
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
@@ -47,12 +55,29 @@ def pytest_generate_tests(metafunc: Any) -> None:
         metafunc.parametrize("conformance_case", chosen, ids=[case.id for case in chosen])
 
 
+@pytest.fixture(scope="session")
+def conformance_catalog(pytestconfig: pytest.Config) -> Iterator[Callable[[Engine], ManagedTables | None]]:
+    """The catalog for an engine's cases about catalog-managed tables, whose server starts at the first such case."""
+    with contextlib.ExitStack() as servers:
+        found: list[ManagedTables | None] = []
+
+        def catalog_of(engine: Engine) -> ManagedTables | None:
+            if uses_catalogs(engine) and not found:
+                found.append(servers.enter_context(catalog_for(engine, pytestconfig.getoption("conformance_catalog"))))
+            return found[0] if found else None
+
+        yield catalog_of
+
+
 @pytest.fixture
-def check_conformance(tmp_path: Path) -> Callable[[Engine, Case], None]:
+def check_conformance(
+    tmp_path: Path, conformance_catalog: Callable[[Engine], ManagedTables | None]
+) -> Callable[[Engine, Case], None]:
     """Run a case on an engine, in the temporary directory of the test."""
 
     def check(engine: Engine, case: Case) -> None:
-        outcome = run_case(engine, case, tmp_path)
+        catalog = conformance_catalog(engine) if case.area == CATALOG_MANAGED else None
+        outcome = run_case(engine, case, tmp_path, catalog)
         if outcome.outcome == SKIPPED:
             pytest.skip(outcome.reason or "")
         if outcome.outcome == FAILED:

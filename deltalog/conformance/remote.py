@@ -30,14 +30,14 @@ import pyarrow.parquet as pq
 from deltalog.conformance import line_protocol, values
 from deltalog.conformance.engine import Engine, NotSupported
 from deltalog.errors import CallError
-from deltalog.parquet.footers import open_parquet
+from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.protocol.schema import StructType
 
 # Longer than a JVM takes to start.
 _START_SECONDS = 300.0
 _END_SECONDS = 5.0
-# For a process that has closed its standard output.
-_EXIT_SECONDS = 0.5
+# For a process that has closed its standard output, and should exit by itself.
+_EXIT_SECONDS = 5.0
 _MAX_NAME = 200
 _MAX_PATTERN = 2_000
 _MAX_PACKAGES = 500
@@ -224,8 +224,9 @@ class _Connection:
         if not isinstance(packages, dict) or len(packages) > _MAX_PACKAGES or not _are_texts(packages.values()):
             raise self.violation("environment is no object of versions", line)
         calls = found.setdefault("calls", [])
-        if not isinstance(calls, list) or not all(call in line_protocol.CALLS for call in calls if _are_texts([call])):
+        if not isinstance(calls, list) or not _are_texts(calls):
             raise self.violation("calls is no list of calls", line)
+        found["calls"] = [call for call in calls if call in line_protocol.CALLS]  # a newer engine may have others
         return found
 
     def ask(self, call: str, on: int | None, generation: int, arguments: Mapping[str, Any]) -> Any:
@@ -270,11 +271,7 @@ class _Connection:
         found = dict(arguments)
         if "rows" in found:
             rows = found["rows"] if isinstance(found["rows"], pa.Table) else pa.table(found["rows"])
-            files = {form: str(self._files / f"rows-{self._asked}.{form}") for form in ("arrow", "parquet", "json")}
-            _write_ipc(files["arrow"], rows.schema, [rows])
-            pq.write_table(rows, files["parquet"])
-            Path(files["json"]).write_text(json.dumps(values.canonical_rows(rows.to_pylist())), encoding="utf-8")
-            found["rows"] = files
+            found["rows"] = _write_rows(rows, self._files / f"rows-{self._asked}")
         if "schema" in found:
             schema = found["schema"]
             file = str(self._files / f"schema-{self._asked}.arrow")
@@ -329,7 +326,7 @@ class _Connection:
             raise EngineFailure("TooManyRows", f"the rows take {size:,} bytes; at most {_MAX_ROWS_BYTES:,} are read")
         try:
             return _read_rows(form, into)
-        except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+        except (*READ_ERRORS, RecursionError) as error:
             raise EngineFailure("UnreadableRows", f"the rows that were handed over cannot be read: {error}") from error
 
     def _document(self, line: bytes) -> dict[str, Any]:
@@ -460,6 +457,12 @@ def case_limit(engine: Engine) -> contextlib.AbstractContextManager[None]:
     return engine.case() if isinstance(engine, RemoteEngine) else contextlib.nullcontext()
 
 
+def read_parquet(file: Path) -> pa.Table:
+    """The rows of a Parquet file that an engine has handed over. Raises as ``open_parquet``."""
+    with pa.OSFile(str(file)) as source, open_parquet(source) as opened:
+        return opened.read()
+
+
 def _are_texts(found: Any) -> bool:
     return all(isinstance(each, str) and len(each) <= _MAX_NAME for each in found)
 
@@ -468,6 +471,23 @@ def _columns(schema: pa.Schema) -> dict[str, Any]:
     """The type of each column, as in the schema of a table."""
     fields = json.loads(StructType.from_arrow(schema).to_json())["fields"]
     return {field["name"]: field["type"] for field in fields}
+
+
+def _write_rows(rows: pa.Table, place: Path) -> dict[str, str]:
+    """Write rows to a file of each form, except those that cannot hold them: Parquet has no empty structs."""
+    files = {form: f"{place}.{form}" for form in (line_protocol.ARROW, line_protocol.PARQUET, line_protocol.JSON)}
+    _write_ipc(files[line_protocol.ARROW], rows.schema, [rows])
+    try:
+        pq.write_table(rows, files[line_protocol.PARQUET])
+    except pa.ArrowException:
+        del files[line_protocol.PARQUET]
+    try:
+        listed = values.canonical_rows(rows.to_pylist())
+    except TypeError:
+        del files[line_protocol.JSON]
+    else:
+        Path(files[line_protocol.JSON]).write_text(json.dumps(listed), encoding="utf-8")
+    return files
 
 
 def _write_ipc(file: str, schema: pa.Schema, tables: Sequence[pa.Table]) -> None:
@@ -483,8 +503,7 @@ def _read_rows(form: str, file: Path) -> Any:
             raise ValueError("the file is no JSON array of objects")
         return found
     if form == line_protocol.PARQUET:
-        with open_parquet(file) as opened:
-            return opened.read()
+        return read_parquet(file)
     with pa.OSFile(str(file)) as source:
         is_file = source.read(6) == b"ARROW1"
         source.seek(0)

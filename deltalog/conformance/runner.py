@@ -7,52 +7,70 @@ The cases run in this process. The engine is in this process too, or in a proces
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from deltalog.conformance import case as steps
-from deltalog.conformance import log_checks, values
+from deltalog.conformance import checks, log_checks, log_view, values, variant_bytes
 from deltalog.conformance.builder import TableBuilder
-from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome, Step
+from deltalog.conformance.case import FAILED, LACKS_FEATURE, PASSED, SKIPPED, Case, Outcome, Step
 from deltalog.conformance.engine import Engine, NotSupported
-from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text
-from deltalog.parquet.footers import open_parquet
+from deltalog.conformance.remote import AdapterError, EngineGone, case_limit, error_text, read_parquet
+from deltalog.protocol.arrow_types import PRIMITIVES
+from deltalog.protocol.schema import StructType
 
 _MAX_REASON = 400
-# For ``Create`` steps, which always declare columns: some engines cannot represent a DataFrame or a table without
-# columns.
-_TYPES = {"long": pa.int64(), "string": pa.string(), "double": pa.float64(), "boolean": pa.bool_(), "date": pa.date32()}
 
 
 class WrongOutcome(Exception):
     """The outcome of a step differs from the expected one."""
 
 
-def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str] | None = None) -> Iterator[Outcome]:
+class Catalog(Protocol):
+    """A catalog on whose tables cases run: ``deltalog.conformance.managed.ManagedTables``."""
+
+    def outcome(self, engine: Engine, case: Case) -> Outcome: ...
+
+
+def run(
+    engine: Engine,
+    cases: Iterable[Case],
+    directory: str | os.PathLike[str] | None = None,
+    catalog: Catalog | None = None,
+) -> Iterator[Outcome]:
     """Run every case in its own directory below ``directory`` (by default a temporary one). Yields the outcome of each
-    case as soon as it arrives."""
+    case as soon as it arrives. ``catalog``: the catalog for cases about catalog-managed tables, which are skipped
+    without one."""
     with _directory(directory) as parent:
         for case in cases:
             place = Path(tempfile.mkdtemp(prefix=f"{case.id}-", dir=parent))
             try:
-                yield run_case(engine, case, place)
+                yield run_case(engine, case, place, catalog)
             finally:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
-    """Build the table in ``place``, run the steps and compare their outcomes with the expected ones. Raises
-    AdapterError if the process of the engine does not start or does not keep to the line protocol."""
+def run_case(engine: Engine, case: Case, place: Path, catalog: Catalog | None = None) -> Outcome:
+    """Build the table in ``place``, run the steps and compare their outcomes with the expected ones. ``catalog``: as
+    for ``run``. Raises AdapterError if the process of the engine does not start or does not keep to the line
+    protocol."""
+    if case.area == steps.CATALOG_MANAGED:
+        return _without_catalog(case) if catalog is None else catalog.outcome(engine, case)
     root = build(case, place)
     return outcome_of(engine, case, lambda: CaseRun(engine, root).take(case.steps))
+
+
+def _without_catalog(case: Case) -> Outcome:
+    return Outcome(case.id, case.area, SKIPPED, "there is no server of a Unity Catalog for this run")
 
 
 def outcome_of(engine: Engine, case: Case, work: Callable[[], object]) -> Outcome:
@@ -122,7 +140,7 @@ class CaseRun:
                 raise
             except Exception as error:
                 if self.engine.lacks and re.search(self.engine.lacks, str(error)):
-                    raise NotSupported(f"the engine lacks a table feature: {error}") from error
+                    raise NotSupported(f"{LACKS_FEATURE}: {error}") from error
                 raise WrongOutcome(f"step {number}, {step.kind}: {error_text(error)}") from error
             if wrong := log_checks.unchanged(before, root):
                 raise WrongOutcome(f"step {number}, {step.kind}: {wrong}")
@@ -131,8 +149,8 @@ class CaseRun:
         if isinstance(step, (steps.Refused, steps.MayRefuse)):
             self._take_refused(step)
         elif isinstance(step, steps.Log):
-            view = log_checks.LogView(self.root, self.began_ms, time.time_ns() // 1_000_000)
-            if wrong := log_checks.run(view, step.check, step.version, step.value):
+            view = log_view.LogView(self.root, self.began_ms, time.time_ns() // 1_000_000)
+            if wrong := checks.run(view, step.check, step.version, step.value):
                 raise WrongOutcome(f"{step.check}: {wrong}")
         elif isinstance(step, steps.Put):
             self._put(step.name)
@@ -176,7 +194,11 @@ class CaseRun:
 
     def _read(self, step: Step) -> None:
         if isinstance(step, steps.Rows):
-            found = values.rows_of(_read(self._rows(step)))
+            variants = step.variants or ()
+            found = values.rows_of(_read(self._rows(step)), variants)
+            wrong = values.difference(found, values.canonical_rows(values.with_variants(step.expect, variants)))
+        elif isinstance(step, steps.TrackedRows):
+            found = values.rows_of(_read(self.engine.tracked_rows(self.path, step.version)))
             wrong = values.difference(found, values.canonical_rows(step.expect))
         elif isinstance(step, steps.VersionAt):
             wrong = _unequal(int(self.engine.version_at(self.path, step.at_ms)), step.expect)
@@ -198,7 +220,7 @@ class CaseRun:
 
     def _write(self, step: steps.Write | steps.Create) -> None:
         if isinstance(step, steps.Create):
-            schema = pa.schema([(name, _TYPES[kind]) for name, kind in step.columns.items()])
+            schema = _schema(step.columns).to_arrow()
             self.engine.create(self.path, schema, tuple(step.partition_by), dict(step.properties))
             return
         engine = self.engine
@@ -206,7 +228,13 @@ class CaseRun:
             assert self._begun is not None, "the case must begin a transaction before it writes in it"
             engine = self._begun
         if step.call in ("append", "overwrite"):
-            getattr(engine, step.call)(self.path, _arrow(step.rows or ()))
+            getattr(engine, step.call)(self.path, rows_to_write(step))
+        elif step.call == "append_once":
+            assert step.application is not None and step.application_version is not None
+            engine.append_once(self.path, rows_to_write(step), step.application, step.application_version)
+        elif step.call == "set_type":
+            assert step.column is not None and step.type is not None
+            engine.set_type(self.path, step.column, step.type)
         elif step.call == "delete":
             engine.delete(self.path, step.where or "true")
         elif step.call == "set_properties":
@@ -227,15 +255,40 @@ def _read(found: Any) -> Any:
     """The rows that an engine returned, read from the Parquet file if it returned one."""
     if not isinstance(found, Path):
         return found
-    with open_parquet(found) as file:
-        table = file.read()
+    table = read_parquet(found)
     found.unlink()
     return table
 
 
-def _arrow(rows: Iterable[steps.Row]) -> pa.Table:
-    """The rows to write, with inferred types."""
-    return pa.Table.from_pylist([dict(row) for row in rows])
+def rows_to_write(step: steps.Write) -> pa.Table:
+    """The rows that a step writes, with the types that it gives and otherwise inferred ones. A variant is a struct of
+    ``metadata`` and ``value`` with the name of Arrow's extension type in the metadata of its field."""
+    rows = [dict(row) for row in step.rows or ()]
+    table = pa.Table.from_pylist(rows)
+    for name, kind in (step.types or {}).items():
+        table = _with(table, pa.array([row[name] for row in rows], type_of(kind)), pa.field(name, type_of(kind)))
+    for name in step.variants or ():
+        encoded = [None if row[name] is None else variant_bytes.encode(json.loads(row[name])) for row in rows]
+        table = _with(table, pa.array(encoded, _VARIANT), pa.field(name, _VARIANT, metadata=_VARIANT_NAME))
+    return table
+
+
+def _with(table: pa.Table, column: pa.Array, field: pa.Field) -> pa.Table:
+    return table.set_column(table.column_names.index(field.name), field, column)
+
+
+_VARIANT = PRIMITIVES["variant"]
+_VARIANT_NAME = {"ARROW:extension:name": "arrow.parquet.variant"}
+
+
+def type_of(kind: Any) -> pa.DataType:
+    """The Arrow type for a type as in the schema of a table."""
+    return _schema({"c": kind}).to_arrow().field("c").type
+
+
+def _schema(columns: Mapping[str, Any]) -> StructType:
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
+    return StructType.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
 def _unequal(found: Any, expected: Any) -> str | None:

@@ -3,18 +3,22 @@
 A row is a JSON object. null, booleans, integers, strings, structs (objects) and arrays are represented as in JSON; all
 other values are strings: floats in the form of Python's ``repr``, decimals with their scale, binary in hexadecimal,
 dates as ``2025-01-15``, timestamps in UTC as ``2025-01-15T12:00:00.000000Z``, timestamps without time zone without the
-``Z``. A map is represented as an array of pairs that is sorted by the JSON text of the keys.
+``Z``. A map is represented as an array of pairs that is sorted by the JSON text of the keys, and a variant as JSON
+text.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import json
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from deltalog.conformance import variant_bytes
 from deltalog.lazy_names import lazy_modules
 
 if TYPE_CHECKING:
@@ -57,13 +61,61 @@ def canonical_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(({str(key): canonical(value) for key, value in row.items()} for row in rows), key=_text)
 
 
-def rows_of(found: Any, columns: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """Convert the rows returned by an engine: an object with ``__arrow_c_stream__``, or a list of dictionaries."""
+def rows_of(found: Any, variants: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Convert the rows returned by an engine: an object with ``__arrow_c_stream__``, or a list of dictionaries.
+    ``variants``: the columns that are variants or contain them."""
     if isinstance(found, (list, tuple)):
-        return canonical_rows(found)
+        return canonical_rows(with_variants(found, variants))
     table = found if isinstance(found, pa.Table) else pa.table(found)
-    table = table.cast(pa.schema([pa.field(f.name, _plain(f.type)) for f in table.schema]))
-    return canonical_rows((table if columns is None else table.select(list(columns))).to_pylist())
+    for at, field in enumerate(table.schema):
+        if field.type != (plain := _plain(field.type)):
+            table = table.set_column(at, pa.field(field.name, plain), table.column(at).cast(plain))
+    return canonical_rows(with_variants(table.to_pylist(), variants))
+
+
+def with_variants(rows: Iterable[Mapping[str, Any]], columns: Collection[str]) -> list[Mapping[str, Any]]:
+    """The rows with each variant in the given columns as canonical JSON text. A variant may be given as a struct of
+    ``metadata`` and ``value``, which is binary, or as JSON text."""
+    if not columns:
+        return list(rows)
+    return [{key: _variants(value) if key in columns else value for key, value in row.items()} for row in rows]
+
+
+def _variants(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if value.keys() == {"metadata", "value"}:
+            # Binary is hexadecimal text if the engine's process has sent the rows as JSON.
+            found = {key: part if isinstance(part, bytes) else bytes.fromhex(part) for key, part in value.items()}
+            return _spelled(variant_bytes.decode(**found))
+        return {key: _variants(each) for key, each in value.items()}
+    if isinstance(value, str):
+        return json_text(value)
+    if isinstance(value, tuple):
+        return tuple(_variants(each) for each in value)
+    return [_variants(each) for each in value] if isinstance(value, list) else value
+
+
+def json_text(text: str) -> str:
+    """JSON in one spelling: sorted keys, no blanks, numbers that are not integers in the shortest decimal form."""
+    try:
+        return _spelled(json.loads(text, parse_float=decimal.Decimal))
+    except ValueError:
+        return text
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_text(key)}:{_spelled(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_spelled, value)) + "]"
+    if isinstance(value, float) and math.isfinite(value):
+        value = decimal.Decimal(repr(value))
+    if isinstance(value, decimal.Decimal):
+        text = format(value.normalize(), "f")
+        return text if "." in text else text + ".0"
+    if isinstance(value, bytes):
+        return _text(base64.b64encode(value).decode())
+    return _text(value if value is None or isinstance(value, (bool, int, str)) else str(value))
 
 
 def changes_of(found: Any, with_timestamps: bool) -> list[dict[str, Any]]:

@@ -16,11 +16,13 @@ from deltalog.log.segment import Segment
 from deltalog.log.table_totals import NO_FILES, totals_after
 from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy
-from deltalog.protocol import features, timestamps
+from deltalog.protocol import features, timestamps, widening
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.schema import StructType
+
+_WIDENING = frozenset({widening.FEATURE, f"{widening.FEATURE}-preview"})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,10 +96,14 @@ class LogSnapshot:
 
     @Lazy
     def schema(self) -> StructType:
-        """The table's columns, including partition columns."""
+        """The table's columns, including partition columns. Raises CorruptTableError, and UnsupportedFeatureError for a
+        schema that records a forbidden type change."""
         text = self.metadata.schema_string
         # A new instance, because the cached instance is shared.
-        return StructType.from_json(text) if text else StructType()
+        schema = StructType.from_json(text) if text else StructType()
+        if widening.TYPE_CHANGES_KEY in text and not _WIDENING.isdisjoint(features.reader_features(self.protocol)):
+            widening.check_recorded_changes(schema, self.url)
+        return schema
 
     @Lazy
     def in_commit_timestamps_enabled(self) -> bool:

@@ -1,7 +1,7 @@
 """Writes a data file from Arrow rows.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics, #column-mapping, #data-files-1,
-#delta-data-type-to-parquet-type-mappings, #writer-requirements-for-variant-data-type.
+#delta-data-type-to-parquet-type-mappings, #writer-requirements-for-variant-data-type, #void-type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltalog.parquet.file_reader import with_child
 from deltalog.parquet.hidden_values import without_hidden
 from deltalog.protocol import column_mapping
 from deltalog.protocol.column_mapping import Mode
-from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
+from deltalog.protocol.schema import VARIANT, VOID, ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
 from deltalog.storage.base import LogStore
 
 Checksum = Literal["sha256"]
@@ -47,18 +47,21 @@ class FileColumns(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of the files. Raises SchemaMismatchError for a column that Parquet cannot hold."""
+        """The schema of the files, without columns of the type void. Raises SchemaMismatchError for a column that
+        Parquet cannot hold."""
         own = zip(self.columns, self.columns.to_arrow(), strict=True)
-        return pa.schema(
-            [
-                *(_stored_field(column, field, self.mapping) for column, field in own),
-                *(pa.field(column.name, type_to_arrow(column.data_type)) for column in self.extra),
-            ]
-        )
+        stored = [_stored_field(column, field, self.mapping) for column, field in own if column.data_type != VOID]
+        if self.columns.fields and not stored:
+            raise SchemaMismatchError(
+                "All columns of the table have the type void, so that files cannot hold its rows."
+            )
+        return pa.schema([*stored, *(pa.field(each.name, type_to_arrow(each.data_type)) for each in self.extra)])
 
     def stored_rows(self, rows: pa.Table) -> pa.Table:
         """Convert rows (with the order and the Arrow types of the columns) to the form stored in files."""
-        schema, pairs = self.arrow_schema, zip(rows.columns, self.arrow_schema, strict=True)
+        every = zip((*self.columns, *self.extra), rows.columns, strict=True)
+        kept = [values for column, values in every if column.data_type != VOID]
+        schema, pairs = self.arrow_schema, zip(kept, self.arrow_schema, strict=True)
         stored = [without_hidden(_retyped(values, field.type)) for values, field in pairs]
         return pa.Table.from_arrays(stored, schema=schema)
 
@@ -205,7 +208,18 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
         if not data_type.fields:
             raise SchemaMismatchError("A column of the table is a struct without fields, which Parquet cannot hold.")
         pairs = zip(data_type.fields, held.fields, strict=True)
-        return pa.struct([_stored_field(column, field, mode) for column, field in pairs])
+        stored = [_stored_field(column, field, mode) for column, field in pairs if column.data_type != VOID]
+        if not stored:
+            raise SchemaMismatchError(
+                "A column of the table is a struct whose fields all have the type void, so that files cannot hold it. "
+                "Give one of them another type."
+            )
+        return pa.struct(stored)
+    if VOID in _inside(data_type):
+        raise SchemaMismatchError(
+            f"A column of the table is {data_type}, and files cannot hold void in arrays and maps. Give the values "
+            "another type."
+        )
     if isinstance(data_type, MapType):
         key = _stored_type(data_type.key_type, held.key_type, mode)
         return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
@@ -217,8 +231,16 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
     return held
 
 
+def _inside(data_type: DataType) -> tuple[DataType, ...]:
+    """The types of the elements of an array, or of the keys and values of a map."""
+    if isinstance(data_type, MapType):
+        return data_type.key_type, data_type.value_type
+    return (data_type.element_type,) if isinstance(data_type, ArrayType) else ()
+
+
 def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """``values`` with the type ``wanted``, which differs only in the names and nullability of nested fields."""
+    """``values`` with the type ``wanted``, which differs only in the names and nullability of nested fields, and lacks
+    fields of the type void."""
     if values.type.equals(wanted, check_metadata=True):
         return values
     return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)
@@ -233,7 +255,8 @@ def _viewed(values: Any, wanted: pa.DataType) -> pa.Array:
     if values.type.equals(wanted, check_metadata=True):
         return values
     if pa.types.is_struct(wanted):
-        children = [_part(_viewed(child, f.type), f) for child, f in zip(values.flatten(), wanted.fields, strict=True)]
+        held = [child for child in values.flatten() if not pa.types.is_null(child.type)]
+        children = [_part(_viewed(child, f.type), f) for child, f in zip(held, wanted.fields, strict=True)]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(wanted.fields), mask=mask)
     if pa.types.is_map(wanted):

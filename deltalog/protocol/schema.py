@@ -247,6 +247,14 @@ def _parse(text: str) -> StructType:
     return schema
 
 
+def type_named(name: str) -> DataType | None:
+    """The primitive type with a name such as ``long`` or ``decimal(5,2)``; None if there is none."""
+    try:
+        return _from_json(name, 0)
+    except ValueError:
+        return None
+
+
 def _from_json(value: Any, depth: int) -> DataType:
     if depth > limits.MAX_SCHEMA_DEPTH:
         raise ValueError(f"the depth of its nesting {limits.over('MAX_SCHEMA_DEPTH', depth)}")

@@ -6,11 +6,12 @@ Spec: PROTOCOL.md#type-widening, #type-change-metadata, #writer-requirements-for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deltalog.errors import SchemaMismatchError
+from deltalog.errors import SchemaMismatchError, UnsupportedFeatureError
 from deltalog.protocol.properties import ENABLE_TYPE_WIDENING
 from deltalog.protocol.schema import (
     ArrayType,
@@ -20,9 +21,12 @@ from deltalog.protocol.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    columns_by_path,
     in_step,
+    type_named,
 )
 
+FEATURE = "typeWidening"
 TYPE_CHANGES_KEY = "delta.typeChanges"
 # The allowed widenings, keyed by the narrow type; decimals have separate rules.
 _WIDER: Mapping[str, tuple[str, ...]] = {
@@ -32,6 +36,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "float": ("double",),
     "date": ("timestamp_ntz",),
 }
+_IS_TEXT = re.compile(r"(string|char|varchar)\b")
 # For each integer type, the number of decimal digits that the protocol requires for widening to a decimal.
 _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 
@@ -45,6 +50,36 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
         digits = _DIGITS.get(str(narrow))
         return digits is not None and wide.precision - digits >= wide.scale
     return isinstance(narrow, PrimitiveType) and str(wide) in _WIDER.get(narrow.name, ())
+
+
+def check_recorded_changes(schema: StructType, table: str) -> None:
+    """Refuse a schema that records a type change which the protocol does not allow: files may have values that readers
+    cannot convert. Changes between string, char and varchar are tolerated, as in delta-spark.
+
+    Spec: PROTOCOL.md#reader-requirements-for-type-widening. Raises UnsupportedFeatureError.
+    """
+    for path, column in columns_by_path(schema):
+        changes = column.metadata.get(TYPE_CHANGES_KEY)
+        for change in changes if isinstance(changes, list) else () if changes is None else (changes,):
+            if not _is_recordable(change):
+                raise UnsupportedFeatureError(
+                    f"{table}: the schema records the type change {change!a:.200} of {'.'.join(path)}, which type "
+                    "widening does not have, so that the values in older files cannot be converted. Read a version "
+                    "from before the change, or read the table with the client that made it.",
+                    features=(FEATURE,),
+                )
+
+
+def _is_recordable(change: Any) -> bool:
+    if not isinstance(change, dict):
+        return False
+    names = [change.get("fromType"), change.get("toType")]
+    if all(isinstance(name, str) and _IS_TEXT.match(name) for name in names):
+        return True
+    types = [type_named(name) for name in names if isinstance(name, str)]
+    if len(types) < 2 or types[0] is None or types[1] is None:
+        return False
+    return types[0] == types[1] or is_widening(types[0], types[1])
 
 
 def with_type_changes(column: StructField, before: DataType) -> StructField:

@@ -44,6 +44,7 @@ LAZY_IMPORTS = {
 TYPE_IMPORTS = {
     "deltalog/__init__.py": "public names are imported at their first use",
     "deltalog/catalog/__init__.py": "as above",
+    "deltalog/conformance/__init__.py": "as above",
     "deltalog/storage/__init__.py": "as above",
     "deltalog/transactions/__init__.py": "as above",
     "deltalog/addresses.py": "a program that opens no catalog imports none",

@@ -55,7 +55,9 @@ def test_a_star_import_gives_them() -> None:
     assert set(deltalog.__all__) <= set(scope)
 
 
-@pytest.mark.parametrize("home", ["deltalog", "deltalog.catalog", "deltalog.storage", "deltalog.transactions"])
+@pytest.mark.parametrize(
+    "home", ["deltalog", "deltalog.catalog", "deltalog.conformance", "deltalog.storage", "deltalog.transactions"]
+)
 def test_names_are_imported_from_where_type_checkers_see_them(home: str) -> None:
     module = importlib.import_module(home)
     [block] = [

@@ -2,10 +2,14 @@
 
 A confirmation writes a small table by hand, without the kit and its adapters, calls the engine, and returns its answer.
 The answers are stored with the explanations in tests/interop/conformance/explanations.json;
-test_interop_confirmations.py repeats the confirmations.
+test_interop_confirmations.py repeats the confirmations. conformance_reports.py makes programs of them, so that they use
+nothing of this project.
 
-    python -m tests.interop.confirmations deltalake    # or polars, delta-spark: prints the current answers
+    python -m tests.interop.confirmations deltalake      # or another engine: prints the current answers
     python -m tests.interop.confirmations polars --keep  # and stores them
+
+An engine with an environment of its own, made by ``deltalog conformance install``, is called there: this file is run by
+its path with the Python of that environment, which need not have more than pyarrow and the engine.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import datetime
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -122,16 +128,75 @@ def contradicting(root: Path, **pair: str) -> Path:
     return numbered(root, [day, day + 1000, day + 2000], icts, configuration, **TIMED)
 
 
+def checkpoint(root: Path, version: int) -> None:
+    """Write a classic checkpoint of a version, of a table in which no file was removed."""
+    texts = pa.map_(pa.string(), pa.string())
+    add = {"path": pa.string(), "partitionValues": texts, "size": pa.int64(), "modificationTime": pa.int64(),
+           "dataChange": pa.bool_()}  # fmt: skip
+    form = pa.struct([("provider", pa.string()), ("options", texts)])
+    metadata = {"id": pa.string(), "format": form, "schemaString": pa.string(), "createdTime": pa.int64(),
+                "partitionColumns": pa.list_(pa.string()), "configuration": texts}  # fmt: skip
+    protocol = {"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32(),
+                "readerFeatures": pa.list_(pa.string()), "writerFeatures": pa.list_(pa.string())}  # fmt: skip
+    kinds = {"protocol": protocol, "metaData": metadata, "add": add}
+    schema = pa.schema([(name, pa.struct([*kind.items()])) for name, kind in kinds.items()])
+    names = [f"{each:020d}.json" for each in range(version + 1)]
+    actions = [json.loads(line) for name in names for line in (root / "_delta_log" / name).read_text().splitlines()]
+    rows = [line for line in actions if kinds.keys() & line.keys()]
+    file = root / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+    pq.write_table(pa.Table.from_pylist(json.loads(json.dumps(rows), object_hook=_pairs), schema), file)
+    (root / "_delta_log" / "_last_checkpoint").write_text(json.dumps({"version": version, "size": len(rows)}))
+
+
+def _pairs(value: Line) -> Any:
+    """Maps as pairs, as pyarrow takes them."""
+    return {key: [*each.items()] if key in ("options", "configuration", "partitionValues") else each
+            for key, each in value.items()}  # fmt: skip
+
+
 def without_commits(root: Path) -> Path:
     """Create a table with a checkpoint of version 1, and delete the commits 0 and 1."""
-    import deltalake
-
     numbered(root, [T, T + HOUR_MS])
-    deltalake.DeltaTable(str(root)).create_checkpoint()
+    checkpoint(root, 1)
     commit(root, 2, [{"commitInfo": {"timestamp": T + 2 * HOUR_MS, "operation": "WRITE"}},
                      parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))])  # fmt: skip
     for version in (0, 1):
         (root / "_delta_log" / f"{version:020d}.json").unlink()
+    return root
+
+
+def with_sidecar(root: Path) -> Path:
+    """The path of the only sidecar of a V2 checkpoint of version 0 is percent-encoded; the commit is gone."""
+    features = ["v2Checkpoint"]
+    lines = head(schema_text(id="long"), minReaderVersion=3, minWriterVersion=7, readerFeatures=features,
+                 writerFeatures=features)  # fmt: skip
+    add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))["add"]
+    commit(root, 0, [{"commitInfo": {"timestamp": T}}, *lines, {"add": add}])
+    file = root / "_delta_log" / "_sidecars" / "ü b.parquet"
+    file.parent.mkdir()
+    values = pa.array([[]], pa.map_(pa.string(), pa.string()))
+    columns = {key: pa.array([add[key]]) for key in ("path", "size", "modificationTime", "dataChange")}
+    adds = pa.StructArray.from_arrays([*columns.values(), values], [*columns, "partitionValues"])
+    pq.write_table(pa.table({"add": adds}), file)
+    sidecar = {"path": "%C3%BC%20b.parquet", "sizeInBytes": file.stat().st_size, "modificationTime": T}
+    actions = [{"checkpointMetadata": {"version": 0}}, *lines, {"sidecar": sidecar}]
+    name = f"{0:020d}.checkpoint.0a1b2c3d-0000-0000-0000-000000000000.json"
+    (root / "_delta_log" / name).write_text("".join(json.dumps(line) + "\n" for line in actions))
+    return root
+
+
+def example_vector(root: Path) -> Path:
+    """40 rows, with the inline deletion vector in an example of the protocol, which deletes 6 of them."""
+    features = ["deletionVectors"]
+    lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
+                 minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
+    add = parquet(root, "0.parquet", pa.table({"id": pa.array(range(40), pa.int64())}))
+    add["add"]["deletionVector"] = {
+        "storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+        "sizeInBytes": 40, "cardinality": 6,
+    }  # fmt: skip
+    add["add"]["stats"] = '{"numRecords":40}'
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
     return root
 
 
@@ -265,7 +330,8 @@ class Deltalake:
                   "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
         left = {**file, "deletionVector": vector, "stats": '{"numRecords":3}'}
         info = {"timestamp": T, "operation": "DELETE"}
-        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True}
+        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
+                "partitionValues": {}, "size": file["size"]}  # fmt: skip
         commit(root, 0, [{"commitInfo": info}, *lines, {"add": file}])
         commit(root, 1, [{"commitInfo": info}, {"remove": gone}, {"add": left}])
         # The file is removed with its deletion vector, and no change data file is written.
@@ -435,6 +501,858 @@ class DeltaSpark:
     }
 
 
+# ------------------------------------------------------------------------------------- engines on the Rust kernel
+
+
+FEED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["changeDataFeed", "inCommitTimestamp"]}
+CDF = {"delta.enableChangeDataFeed": "true"}
+YEAR_2100 = 4_102_444_800_000
+
+
+class RustKernel(Deltalake):
+    """The confirmations that several engines on the Rust kernel share."""
+
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        raise NotImplementedError
+
+    def feed_times(self, root: Path, end: int) -> dict[int, int]:
+        """By version, the ms since T of its changes."""
+        rows = self.changes(root, 0, end).select(["_commit_version", "_commit_timestamp"]).to_pylist()
+        return {row["_commit_version"]: round(row["_commit_timestamp"].timestamp() * 1000) - T for row in rows}
+
+    def equal_in_feed(self, root: Path) -> str:
+        numbered(root, [T, T, T], configuration=CDF, **FEED)
+        return f"ms since T, of three files with the time T: {said(lambda: self.feed_times(root, 2))}"
+
+    def off_in_feed(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "true", **CDF}, **FEED)
+        metadata = head(schema_text(id="long"), {ICT: "false", **CDF})[1]
+        add = parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))
+        commit(root, 2, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, add], day + 2000)
+        times = said(lambda: self.feed_times(root, 2))
+        return f"in-commit timestamps T and T + 1 h, then off; the files are a day younger. ms since T: {times}"
+
+    def annotated(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        lines = head(schema, {"delta.columnMapping.mode": "none"}, minReaderVersion=2, minWriterVersion=5)
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([7], pa.int64())}))
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return "the column is id in the file: " + said(lambda: self.rows(root).to_pylist())
+
+
+    def append(self, root: Path, ids: Sequence[int]) -> Any:
+        raise NotImplementedError
+
+    def _then_appended(self, root: Path) -> Any:
+        """By version, the in-commit timestamp as ms since T, after an append of an engine."""
+        self.append(root, [9])
+        files = sorted((root / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        found = [line["commitInfo"]["inCommitTimestamp"] for line in lines if "commitInfo" in line]
+        # The clock, which differs from run to run, is far from T and from 2100.
+        return ["the clock" if T + 24 * HOUR_MS < ms < YEAR_2100 else ms for ms in found]
+
+    def _ahead(self, root: Path, second_ms: int) -> None:
+        """In-commit timestamps T and ``second_ms``."""
+        numbered(root, [T, T + HOUR_MS], [T, second_ms], {ICT: "true"}, **TIMED)
+
+    def _checksum(self, root: Path, **more: Any) -> None:
+        """A version checksum of version 1. ``more``: its in-commit timestamp."""
+        files = sorted((root / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        metadata = next(line["metaData"] for line in lines if "metaData" in line)
+        protocol = next(line["protocol"] for line in lines if "protocol" in line)
+        sizes = [line["add"]["size"] for line in lines if "add" in line]
+        found = {"tableSizeBytes": sum(sizes), "numFiles": len(sizes), "numMetadata": 1, "numProtocol": 1,
+                 "metadata": metadata, "protocol": protocol, **more}  # fmt: skip
+        (root / "_delta_log" / f"{1:020d}.crc").write_text(json.dumps(found))
+
+    def checksum_without(self, root: Path) -> str:
+        self._ahead(root, YEAR_2100)
+        self._checksum(root)
+        return f"an append after a version checksum without a timestamp: {said(lambda: self._then_appended(root))}"
+
+    def checksum_other(self, root: Path) -> str:
+        self._ahead(root, YEAR_2100)
+        self._checksum(root, inCommitTimestampOpt=T)
+        found = said(lambda: self._then_appended(root))
+        return f"in-commit timestamps after an append, version 1 being of 2100, but its checksum of T = {T}: {found}"
+
+    def largest(self, root: Path) -> str:
+        self._ahead(root, 2**63 - 1)
+        return f"in-commit timestamps after an append: {said(lambda: self._then_appended(root))}"
+
+    def mapped_partition(self, root: Path) -> str:
+        names = {"id": ("long", 1), "p": ("string", 2)}
+        fields = [{"name": name, "type": kind, "nullable": True,
+                   "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}}
+                  for name, (kind, number) in names.items()]  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": fields})
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+        lines = head(schema, configuration, ["p"], minReaderVersion=2, minWriterVersion=5)
+        stored = pa.schema([pa.field("col-1", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+        add = parquet(root, "0.parquet", pa.table({"col-1": [7]}, stored))
+        add["add"]["partitionValues"] = {"col-2": "x"}
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return "the partition value is x: " + said(lambda: self.rows(root).to_pylist())
+
+    def map_rows(self, root: Path) -> str:
+        kind = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
+        field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+        lines = head(json.dumps({"type": "struct", "fields": [field]}))
+        rows = pa.table({"v": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)])
+        return "a map from a to 1: " + said(lambda: self.rows(root).to_pylist())
+
+
+class KernelRs(RustKernel):
+    def _opened(self, root: Path) -> tuple[Any, Any]:
+        import delta_kernel_rust_sharing_wrapper as kernel
+
+        place = root.as_uri() + "/"
+        return kernel.Table(place), kernel.PythonInterface(place)
+
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        import delta_kernel_rust_sharing_wrapper as kernel
+
+        table, interface = self._opened(root)
+        return kernel.ScanBuilder(table.snapshot(interface)).build().execute(interface).read_all()
+
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        import delta_kernel_rust_sharing_wrapper as kernel
+
+        table, interface = self._opened(root)
+        return kernel.TableChangesScanBuilder(table, interface, start, end).build().execute(interface).read_all()
+
+    CASES: Mapping[str, str] = {
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-none": "annotated",
+        "ict-feed-timestamps-equal*": "equal_in_feed",
+        "ict-feed-timestamps-off": "off_in_feed",
+    }
+
+
+class PolarsDeltalake(RustKernel):
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        import polars_deltalake
+
+        return polars_deltalake.read_delta(str(root), version=version).to_arrow()
+
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        import polars_deltalake
+
+        return polars_deltalake.read_cdf(str(root), start_version=start, end_version=end).to_arrow()
+
+    CASES: Mapping[str, str] = {
+        "read-type-map": "map_rows",
+        "read-partition-empty-text": "empty_text",
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-id-only": "ids_only",
+        "ict-feed-timestamps-equal*": "equal_in_feed",
+        "ict-feed-timestamps-off": "off_in_feed",
+    }
+
+
+class DuckDB(RustKernel):
+    def connect(self) -> Any:
+        import duckdb
+        import duckdb_extension_delta
+
+        (extension,) = Path(duckdb_extension_delta.__path__[0]).glob(f"extensions/v{duckdb.__version__}/*")
+        connection = duckdb.connect()
+        connection.execute(f"LOAD '{extension}'")
+        return connection
+
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        at = "" if version is None else f", version => {version}"
+        with self.connect() as connection:
+            return connection.execute(f"FROM delta_scan('{root}'{at})").to_arrow_table()
+
+    def append(self, root: Path, ids: Sequence[int]) -> Any:
+        with self.connect() as connection:
+            connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
+            connection.execute(f"INSERT INTO t BY NAME SELECT unnest({list(ids)}) AS id")
+
+    def two_partitions(self, root: Path) -> str:
+        partitioned(root, ("a.parquet", "a"))
+        with self.connect() as connection:
+            connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
+            return said(lambda: connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')").fetchall())
+
+    def replaced_schema(self, root: Path) -> str:
+        three(root)
+        with self.connect() as connection:
+            connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
+            connection.execute("BEGIN TRANSACTION")
+            connection.execute("SELECT count(*) FROM t").fetchall()
+            removed = [{"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)]
+            metadata = head(schema_text(other="string"))[1]
+            commit(root, 3, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, *removed])
+
+            def inserted() -> int:
+                connection.execute("INSERT INTO t BY NAME SELECT 9 AS id")
+                connection.execute("COMMIT")
+                return len([*(root / "_delta_log").glob("*.json")]) - 1
+
+            version = said(inserted)
+            return f"an insert of id = 9 commits version {version}, after version 3 had replaced the column id by other"
+
+    CASES: Mapping[str, str] = {
+        "write-append-partition*": "two_partitions",
+        "conflict-append-schema": "replaced_schema",
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-name-partition": "mapped_partition",
+        "feature-mapping-id-only": "ids_only",
+        "feature-mapping-none": "annotated",
+        "ict-checksum-without-timestamp-append": "checksum_without",
+        "ict-checksum-other-timestamp-append": "checksum_other",
+        "ict-clock-largest": "largest",
+    }
+
+
+class Chdb(RustKernel):
+    def query(self, text: str, output: str = "Null") -> bytes:
+        import chdb
+
+        return bytes(chdb.query(text, output, options={"user_files_path": "/"}).bytes())
+
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        return self._read(root, "" if version is None else f" SETTINGS delta_lake_snapshot_version = {version}")
+
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        names = (f"delta_lake_snapshot_{name}_version" for name in ("start", "end"))
+        return self._read(root, " SETTINGS {} = {}, {} = {}".format(*sum(zip(names, (start, end), strict=True), ())))
+
+    def _read(self, root: Path, settings: str) -> pa.Table:
+        found = self.query(f"SELECT * FROM deltaLakeLocal('{root}'){settings}", "Parquet")
+        return pq.read_table(pa.BufferReader(found)) if found else pa.table({})
+
+    CASES: Mapping[str, str] = {}
+
+
+class Daft(Polars):
+    def rows(self, root: Path, version: Any = None) -> pa.Table:
+        import daft
+
+        return daft.read_deltalake(str(root), version=version).to_arrow()
+
+    CASES: Mapping[str, str] = {}
+
+
+# ------------------------------------------------------------------------------------------------------ Sail
+
+
+class Sail(DeltaSpark):
+    """Sail's server runs in this process; PySpark's client of Spark Connect calls it."""
+
+    def rows(self, root: Path, **options: Any) -> list[Any]:
+        return sorted(row["id"] for row in self.spark.read.format("delta").options(**options).load(str(root)).collect())
+
+    def version_at(self, root: Path, ms: int) -> int:
+        """Version n has the rows 0 to n."""
+        return len(self.rows(root, timestampAsOf=iso(ms))) - 1
+
+    def listed(self, root: Path) -> list[Any]:
+        return [row.asDict(recursive=True) for row in self.spark.read.format("delta").load(str(root)).collect()]
+
+    def append(self, root: Path, sql: str) -> None:
+        self.spark.sql(f"SELECT {sql}").write.format("delta").mode("append").save(str(root))
+
+    def alter(self, root: Path, change: str) -> None:
+        """ALTER TABLE takes tables of the catalog only."""
+        self.spark.sql(f"CREATE TABLE t USING delta LOCATION '{root}'").collect()
+        try:
+            self.spark.sql(f"ALTER TABLE t {change}").collect()
+        finally:
+            self.spark.sql("DROP TABLE t").collect()
+
+    def last_time(self, root: Path) -> int:
+        """The in-commit timestamp of the latest commit."""
+        commit = sorted((root / "_delta_log").glob("*.json"))[-1]
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        return int(next(line["commitInfo"]["inCommitTimestamp"] for line in lines if "commitInfo" in line))
+
+    def changes(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS], configuration={"delta.enableChangeDataFeed": "true"}, minWriterVersion=4)
+        options = {"readChangeFeed": "true", "startingVersion": "1"}
+        frame = self.spark.read.format("delta").options(**options).load(str(root))
+        return "version 1 inserts the row 1: " + said(lambda: [row.asDict() for row in frame.collect()])
+
+    def unknown(self, root: Path) -> str:
+        numbered(root, [T])
+        commit(root, 1, [{"commitInfo": {}}, {"newAction": {"a": 1}}])
+        return said(lambda: self.rows(root))
+
+    def null_members(self, root: Path) -> str:
+        lines = [*head(schema_text(id="long")), parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))]
+        commit(root, 0, [{"commitInfo": None, "txn": None, **line} for line in lines])
+        return said(lambda: self.rows(root))
+
+    def after_last(self, root: Path) -> str:
+        three(root)
+        return f"hours after the last version, 2: version {said(lambda: self.version_at(root, T + 9 * HOUR_MS))}"
+
+    def equal_times(self, root: Path) -> str:
+        numbered(root / "a", [T, T, T])
+        numbered(root / "b", [T + 2 * HOUR_MS, T + HOUR_MS, T])
+        equal = said(lambda: self.version_at(root / "a", T))
+        back = said(lambda: self.version_at(root / "b", T + 2 * HOUR_MS))
+        return f"version {equal} at the time of three equal files, version {back} at the largest of three that run back"
+
+    def turned_off(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "true"}, **TIMED)
+        off = head(schema_text(id="long"), {ICT: "false"})[1]
+        row = parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))
+        commit(root, 2, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, off, row], day + 2000)
+        early, late = (said(self.version_at, root, ms) for ms in (T + HOUR_MS, day + 500))
+        return f"a day before all file times: version {early}; half a second after that of version 0: version {late}"
+
+    def pair(self, root: Path) -> str:
+        contradicting(root, **{PAIR[0]: "1"})
+        found = said(self.version_at, root, T + HOUR_MS)
+        return f"a pair without its timestamp: at the in-commit timestamp of version 1, version {found}"
+
+    def in_capitals(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "TRUE"}, **TIMED)
+        found = said(self.version_at, root, T + HOUR_MS)
+        return f"the property is TRUE; at the in-commit timestamp of version 1: {found}"
+
+    def missing(self, root: Path) -> str:
+        infos: list[Line | None] = [{}, None, {}]
+        icts = [T, T + HOUR_MS, T + 2 * HOUR_MS]
+        numbered(root, icts, icts, {ICT: "true"}, lambda version: infos[version], **TIMED)
+        return f"version 1 has no commitInfo: {said(self.rows, root)}"
+
+    def checkpoint_only(self, root: Path) -> str:
+        icts = [T, T + HOUR_MS, T + 2 * HOUR_MS]
+        numbered(root, icts, icts, {ICT: "true"}, **TIMED)
+        checkpoint(root, 1)
+        for version in (0, 1):
+            (root / "_delta_log" / f"{version:020d}.json").unlink()
+        return f"versions 1 and 2 are left; at the time of version 2: {said(self.version_at, root, T + 2 * HOUR_MS)}"
+
+    def commit_of_checkpoint(self, root: Path) -> str:
+        icts = [T + version * HOUR_MS for version in range(5)]
+        numbered(root, icts, icts, {ICT: "true"}, **TIMED)
+        checkpoint(root, 3)
+        found = [said(self.version_at, root, ms) for ms in icts]
+        return f"all commits are there, and a checkpoint of version 3: the times of versions 0 to 4 yield {found}"
+
+    def checkpoint_in_json(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS, T + 2 * HOUR_MS])
+        log = root / "_delta_log"
+        lines = [json.loads(line) for name in (0, 1) for line in (log / f"{name:020d}.json").read_text().splitlines()]
+        kept = [line for line in lines if "commitInfo" not in line]
+        features = {"minReaderVersion": 3, "minWriterVersion": 7}
+        features |= {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}  # type: ignore[dict-item]
+        kept = [{"protocol": features} if "protocol" in line else line for line in kept]
+        name = f"{1:020d}.checkpoint.0a1b2c3d-0000-0000-0000-000000000000.json"
+        kept.insert(0, {"checkpointMetadata": {"version": 1}})
+        (log / name).write_text("".join(json.dumps(line) + "\n" for line in kept))
+        for version in (0, 1):
+            (log / f"{version:020d}.json").unlink()
+        by_time = said(self.version_at, root, T + 2 * HOUR_MS)
+        return f"a V2 checkpoint of version 1 and commit 2: {said(self.rows, root)}; by time: {by_time}"
+
+    def compacted(self, root: Path) -> str:
+        contradicting(root)
+        log = root / "_delta_log"
+        lines = [line for name in (0, 1, 2) for line in (log / f"{name:020d}.json").read_text().splitlines()]
+        kept = [line for line in lines if "commitInfo" not in json.loads(line)]
+        (log / f"{0:020d}.{2:020d}.compacted.json").write_text("".join(f"{line}\n" for line in kept))
+        found = [said(self.version_at, root, T + hours * HOUR_MS) for hours in (0, 1, 2)]
+        return f"a log compaction file of all commits: the times of versions 0, 1 and 2 yield {found}"
+
+    def checksum(self, root: Path) -> str:
+        later = T + 1_000_000 * HOUR_MS
+        numbered(root, [T], [later], {ICT: "true"}, **TIMED)
+        lines = [json.loads(line) for line in (root / "_delta_log" / f"{0:020d}.json").read_text().splitlines()]
+        found = {key: value for line in lines for key, value in line.items() if key in ("protocol", "metaData")}
+        size = next(line["add"]["size"] for line in lines if "add" in line)
+        text = {"tableSizeBytes": size, "numFiles": 1, "numMetadata": 1, "numProtocol": 1, "inCommitTimestampOpt": T}
+        crc = {**text, "metadata": found["metaData"], "protocol": found["protocol"]}
+        (root / "_delta_log" / f"{0:020d}.crc").write_text(json.dumps(crc))
+        self.append(root, "1L AS id")
+        order = "later" if self.last_time(root) > later else "earlier"
+        return f"the checksum has an earlier timestamp than its commit: that of an append is {order} than the commit's"
+
+    def largest(self, root: Path) -> str:
+        numbered(root, [T], [2**63 - 1], {ICT: "true"}, **TIMED)
+        self.append(root, "1L AS id")
+        order = "later" if self.last_time(root) > 2**63 - 1 else "not later"
+        return f"after 2^63 - 1, the timestamp of an append is {order}"
+
+    def not_last(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        icts = [T, T + HOUR_MS, T + 2 * HOUR_MS, T + HOUR_MS]
+        numbered(root, [day, day, day, day], icts, {ICT: "true"}, **TIMED)
+        found = said(self.version_at, root, icts[1])
+        return f"the latest, version 3, has the timestamp of version 1: at that time version {found}"
+
+    def negative(self, root: Path) -> str:
+        icts = [T, T + HOUR_MS, -5, T + 3 * HOUR_MS, T + 4 * HOUR_MS]
+        numbered(root, [T] * 5, icts, {ICT: "true"}, **TIMED)
+        found = said(self.version_at, root, T + HOUR_MS)
+        return f"version 2 has the timestamp -5: at that of version 1, version {found}"
+
+    def half_pair(self, root: Path) -> str:
+        root.rmdir()
+        properties = f"'{ICT}' = 'true', '{PAIR[0]}' = '7'"
+        sql = f"CREATE TABLE t (id BIGINT) USING delta LOCATION '{root}' TBLPROPERTIES ({properties})"
+        found = said(lambda: (self.spark.sql(sql).collect(), self.configuration(root))[1])
+        self.spark.sql("DROP TABLE IF EXISTS t").collect()
+        return found
+
+    def disabled(self, root: Path) -> str:
+        three(root)
+        for value in ("true", "false"):
+            self.alter(root, f"SET TBLPROPERTIES ('{ICT}' = '{value}')")
+        return "the properties that are left: " + ", ".join(self.configuration(root))
+
+    def unset(self, root: Path) -> str:
+        numbered(root, [T], configuration={"mine": "1"})
+        found = said(self.alter, root, "UNSET TBLPROPERTIES ('mine')")
+        return re.sub(r"'t\w*'$", "'t'", found)
+
+    def other_type(self, root: Path) -> str:
+        numbered(root, [T])
+        self.append(root, "'x' AS id")
+        return f"after an append of the text x to the column of longs: {said(self.listed, root)}"
+
+    def unmapped(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([7], pa.int64())}))
+        lines = head(schema, {"delta.columnMapping.mode": "none"}, minReaderVersion=2, minWriterVersion=5)
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return f"the mode is none, and the file has 7 under the name of the column: {said(self.listed, root)}"
+
+    def vector_of_example(self, root: Path) -> str:
+        return said(lambda: len(self.rows(example_vector(root))))
+
+    def sidecar(self, root: Path) -> str:
+        with_sidecar(root)
+        return said(self.rows, root)
+
+    def default(self, root: Path) -> str:
+        rule = {"CURRENT_DEFAULT": "'it''s'"}
+        fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
+                  {"name": "v", "type": "string", "nullable": True, "metadata": rule}]  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": fields})
+        features = ["allowColumnDefaults"]
+        commit(root, 0, [{"commitInfo": {}}, *head(schema, minWriterVersion=7, writerFeatures=features)])
+        return "the default is 'it''s': " + said(lambda: (self.append(root, "1L AS id"), self.listed(root))[1])
+
+    def void(self, root: Path) -> str:
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
+        commit(root, 0, [{"commitInfo": {}}, *head(schema_text(id="long", nothing="void")), add])
+        return said(self.listed, root)
+
+    def nested_invariant(self, root: Path) -> str:
+        rule = {"delta.invariants": json.dumps({"expression": {"expression": "s.b > 0"}})}
+        inner = {"type": "struct", "fields": [{"name": "b", "type": "long", "nullable": True, "metadata": rule}]}
+        schema = {"type": "struct", "fields": [{"name": "s", "type": inner, "nullable": True, "metadata": {}}]}
+        commit(root, 0, [{"commitInfo": {}}, *head(json.dumps(schema))])
+        self.append(root, "named_struct('b', -1L) AS s")
+        return f"s.b must be > 0: {self.listed(root)}"
+
+    def generated_null(self, root: Path) -> str:
+        rule = {"delta.generationExpression": "a + 1"}
+        fields = [{"name": "a", "type": "long", "nullable": True, "metadata": {}},
+                  {"name": "g", "type": "long", "nullable": True, "metadata": rule}]  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": fields})
+        commit(root, 0, [{"commitInfo": {}}, *head(schema, minWriterVersion=4)])
+        self.append(root, "5L AS a, CAST(NULL AS BIGINT) AS g")
+        return f"g is a + 1, and null was given: {self.listed(root)}"
+
+    CASES: Mapping[str, str] = {
+        "ict-feed-*": "changes",
+        "read-unknown-actions": "unknown",
+        "read-null-members": "null_members",
+        "ict-damage-text-*": "text",
+        "ict-off-*": "turned_off",
+        "ict-pair-*": "pair",
+        "travel-time-after-last": "after_last",
+        "travel-time-equal": "equal_times",
+        "ict-state-property-in-capitals": "in_capitals",
+        "ict-damage-no-*": "missing",
+        "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
+        "ict-cleaned-checkpoint-kept-commits": "commit_of_checkpoint",
+        "ict-checkpoint-v2-json-before-enablement": "checkpoint_in_json",
+        "ict-compaction-*": "compacted",
+        "ict-checksum-other-timestamp-append": "checksum",
+        "ict-clock-largest": "largest",
+        "ict-broken-latest-is-not-last": "not_last",
+        "ict-broken-negative": "negative",
+        "ict-create-half-pair": "half_pair",
+        "ict-disable-no-pair": "disabled",
+        "write-property-removed": "unset",
+        "write-append-wrong-type": "other_type",
+        "feature-mapping-none": "unmapped",
+        "feature-vector-example": "vector_of_example",
+        "checkpoint-v2-sidecar-encoded": "sidecar",
+        "default-string": "default",
+        "void-reads*": "void",
+        "invariant-nested-broken": "nested_invariant",
+        "generated-null-missing": "generated_null",
+    }
+
+
+class KernelJava:
+    """The Java kernel, through a JVM that Python drives."""
+
+    def __init__(self, jvm: Any) -> None:
+        self.jvm = jvm
+
+    def engine(self) -> Any:
+        settings = self.jvm.org.apache.hadoop.conf.Configuration()
+        return self.jvm.io.delta.kernel.defaults.engine.DefaultEngine.create(settings)
+
+    def load(self, root: Path, ms: int | None = None) -> Any:
+        builder = self.jvm.io.delta.kernel.TableManager.loadSnapshot(str(root))
+        if ms is not None:
+            builder = builder.atTimestamp(ms, self.load(root))
+        return builder.build(self.engine())
+
+    def version_at(self, root: Path, ms: int) -> int:
+        return int(self.load(root, ms).getVersion())
+
+    def listed(self, root: Path) -> list[Any]:
+        """The rows; longs and texts only."""
+        kernel, engine = self.jvm.io.delta.kernel, self.engine()
+        scan = self.load(root).getScanBuilder().build()
+        state = scan.getScanState(engine)
+        physical = kernel.internal.data.ScanStateRow.getPhysicalDataReadSchema(state)
+        utils, none = kernel.internal.util.Utils, self.jvm.java.util.Optional.empty()
+        found = []
+        files = utils.intoRows(scan.getScanFiles(engine))
+        while files.hasNext():
+            file = files.next()
+            status = utils.singletonCloseableIterator(kernel.internal.InternalScanFileUtils.getAddFileStatus(file))
+            read = engine.getParquetHandler().readParquetFiles(status, physical, none)
+            while read.hasNext():
+                data = utils.singletonCloseableIterator(read.next().getData())
+                rows = utils.intoRows(kernel.Scan.transformPhysicalData(engine, state, file, data))
+                while rows.hasNext():
+                    row = rows.next()
+                    fields = [(each.getName(), str(each.getDataType())) for each in row.getSchema().fields()]
+                    get = {"long": row.getLong, "string": row.getString}
+                    found.append({name: None if row.isNullAt(n) else get.get(kind, row.getLong)(n)
+                                  for n, (name, kind) in enumerate(fields)})  # fmt: skip
+        return found
+
+    def rows(self, root: Path) -> list[Any]:
+        return sorted(row["id"] for row in self.listed(root))
+
+    def commits(self, root: Path) -> Any:
+        start = self.jvm.io.delta.kernel.CommitRangeBuilder.CommitBoundary.atVersion(0)
+        return self.jvm.io.delta.kernel.TableManager.loadCommitRange(str(root), start)
+
+    def times(self, root: Path) -> dict[int, int]:
+        """The timestamps of all commits, in ms since T."""
+        commits = self.commits(root).build(self.engine()).getCommitActions(self.engine(), self.jvm.java.util.HashSet())
+        times = {}
+        while commits.hasNext():
+            each = commits.next()
+            times[int(each.getVersion())] = int(each.getTimestamp()) - T
+        return times
+
+    def change(self, root: Path, properties: Mapping[str, str] = {}) -> None:
+        """Commit without files, and write the checksum that the kernel then asks for."""
+        operation = self.jvm.io.delta.kernel.Operation.MANUAL_UPDATE
+        builder = self.load(root).buildUpdateTableTransaction("a confirmation", operation)
+        if properties:
+            builder = builder.withTablePropertiesAdded(dict(properties))
+        self.end(builder.build(self.engine()))
+
+    def create(self, root: Path, properties: Mapping[str, str]) -> None:
+        kernel = self.jvm.io.delta.kernel
+        schema = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(schema_text(id="long"))
+        builder = kernel.TableManager.buildCreateTableTransaction(str(root), schema, "a confirmation")
+        self.end(builder.withTableProperties(dict(properties)).build(self.engine()))
+
+    def end(self, transaction: Any) -> None:
+        empty = self.jvm.io.delta.kernel.utils.CloseableIterable.emptyIterable()
+        for hook in transaction.commit(self.engine(), empty).getPostCommitHooks():
+            hook.threadSafeInvoke(self.engine())
+
+    def append(self, root: Path) -> None:
+        """Append one row, in a file that is written here."""
+        kernel, engine = self.jvm.io.delta.kernel, self.engine()
+        builder = self.load(root).buildUpdateTableTransaction("a confirmation", kernel.Operation.WRITE)
+        transaction = builder.build(engine)
+        state = transaction.getTransactionState(engine)
+        file = parquet(root, "new.parquet", pa.table({"id": pa.array([9], pa.int64())}))["add"]
+        counts = kernel.statistics.DataFileStatistics(1, {}, {}, {}, self.jvm.java.util.Optional.empty())
+        found = self.jvm.java.util.Optional.of(counts)
+        status = kernel.utils.DataFileStatus(str(root / file["path"]), file["size"], T, found)
+        files = kernel.internal.util.Utils.singletonCloseableIterator(status)
+        context = kernel.Transaction.getWriteContext(engine, state, {})
+        actions = kernel.Transaction.generateAppendActions(engine, state, files, context)
+        transaction.commit(engine, kernel.utils.CloseableIterable.inMemoryIterable(actions))
+
+    def last(self, root: Path, kind: str) -> dict[str, Any]:
+        """An action of the latest commit."""
+        commit = sorted((root / "_delta_log").glob("0*.json"))[-1]
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        return dict(next(line[kind] for line in lines if kind in line))
+
+    def properties(self, root: Path) -> dict[str, str]:
+        found = dict(self.load(root).getTableProperties())
+        return {key: value for key, value in sorted(found.items()) if "nCommitTimestamp" in key}
+
+    def empty_text(self, root: Path) -> str:
+        partitioned(root, ("a.parquet", ""))
+        return said(self.listed, root)
+
+    def short_name(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS])
+        add = parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))
+        (root / "_delta_log" / "2.json").write_text(json.dumps(add) + "\n")
+        return f"versions 0 and 1 have the rows 0 and 1: {said(self.rows, root)}"
+
+    def staged_name(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS])
+        name = f"{2:020d}.0a1b2c3d-0000-0000-0000-000000000000.json"
+        (root / "_delta_log" / name).write_text('{"commitInfo":{}}\n')
+        return f"versions 0 and 1 have the rows 0 and 1: {said(self.rows, root)}"
+
+    def times_back(self, root: Path) -> str:
+        numbered(root, [T + 2000, T, T + 1000, T + 9000])
+        found = [said(self.version_at, root, T + 2000 + ms) for ms in (0, 1, 2)]
+        return f"the commits have the times {self.times(root)}; 2000, 2001 and 2002 yield the versions {found}"
+
+    def own_times(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "false"}, **TIMED)
+        found = said(self.version_at, root, day + 500)
+        return f"in-commit timestamps are off: the times are {self.times(root)}; a day later: version {found}"
+
+    def checkpoint_only(self, root: Path) -> str:
+        without_commits(root)
+        return f"a checkpoint of version 1, and commit 2: {said(self.rows, root)}"
+
+    def checksum_of_vectors(self, root: Path) -> str:
+        example_vector(root)
+        vector = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
+                  "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
+        file = root / "_delta_log" / f"{0:020d}.json"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        lines[-1]["add"]["deletionVector"] = vector
+        lines.append(parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())})))
+        commit(root, 0, lines)
+        found = said(self.change, root, {"mine": "1"})
+        return f"version {self.load(root).getVersion()} is committed; its checksum: {found}"
+
+    def property_reads(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "true"})
+        return f"file times count, and say version 0: {said(self.version_at, root, day + 500)}"
+
+    def property_writes(self, root: Path) -> str:
+        numbered(root, [T], configuration={ICT: "true"})
+        return said(self.change, root, {"mine": "1"})
+
+    def missing_times(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        infos: list[Line | None] = [{}, None, {}]
+        numbered(root, [day, day, day], [T, T + 1000, T + 2000], {ICT: "true"}, lambda v: infos[v], **TIMED)
+        return f"version 1 has no commitInfo, and the files are a day younger: the times are {self.times(root)}"
+
+    def checksum_time(self, root: Path) -> str:
+        self.create(root, {ICT: "true"})
+        found = json.loads((root / "_delta_log" / f"{0:020d}.crc").read_text())
+        return f"in-commit timestamps are on: the checksum has {', '.join(sorted(found))}"
+
+    def half_pair(self, root: Path) -> str:
+        return said(lambda: (self.create(root, {ICT: "true", PAIR[0]: "7"}), self.properties(root))[1])
+
+    def to_after_last(self, root: Path) -> str:
+        three(root)
+        end = self.jvm.io.delta.kernel.CommitRangeBuilder.CommitBoundary.atTimestamp(T + 9 * HOUR_MS, self.load(root))
+        found = said(lambda: self.commits(root).withEndBoundary(end).build(self.engine()).getEndVersion())
+        return f"a range to hours after the latest version, 2: it ends at version {found}"
+
+    def info_without_timestamp(self, root: Path) -> str:
+        numbered(root, [T, T + HOUR_MS])
+        metadata = head(schema_text(id="long"), {ICT: "true"})[1]
+        protocol = {"protocol": {"minReaderVersion": 1, **TIMED}}
+        lines = [{"commitInfo": {"inCommitTimestamp": T, "operation": "WRITE"}}, protocol, metadata]
+        commit(root, 0, [*lines, parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))])
+        (root / "_delta_log" / f"{1:020d}.json").unlink()
+        return f"commitInfo has an inCommitTimestamp and no timestamp; by time: {said(self.version_at, root, T)}"
+
+    def not_increasing(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        icts = [T, T + HOUR_MS, -5, T + 3 * HOUR_MS, T + 4 * HOUR_MS]
+        numbered(root, [day] * 5, icts, {ICT: "true"}, **TIMED)
+        return f"version 2 has the timestamp -5: at that of version 1, version {said(self.version_at, root, icts[1])}"
+
+    def largest(self, root: Path) -> str:
+        numbered(root, [T], [2**63 - 1], {ICT: "true"}, **TIMED)
+        self.change(root, {"mine": "1"})
+        time_ms = self.load(root).getTimestamp(self.engine())
+        return f"after 2^63 - 1, the timestamp of a commit is {'earlier' if time_ms < 2**63 - 1 else 'not earlier'}"
+
+    def vector_of_example(self, root: Path) -> str:
+        return said(lambda: len(self.rows(example_vector(root))))
+
+    def sidecar(self, root: Path) -> str:
+        with_sidecar(root)
+        return said(self.rows, root)
+
+    def without_ids(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
+        add = parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return f"the file has 7 under the physical name, and no field ids: {said(self.listed, root)}"
+
+    def dropped_in_map(self, root: Path) -> str:
+        def mapped(name: str, number: int, kind: Any) -> dict[str, Any]:
+            metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+            return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+        value = {"type": "struct", "fields": [mapped("a", 2, "long")]}
+        kind = {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+        schema = json.dumps({"type": "struct", "fields": [mapped("m", 1, kind)]})
+        stored = pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+        add = parquet(root, "0.parquet", pa.table({"m": pa.array([[("k", {"a": 1, "b": 2})]], stored)}))
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return f"the field b of the struct in the map was dropped: {said(self.listed, root)}"
+
+    def policy(self, root: Path) -> str:
+        numbered(root, [T], configuration={"delta.checkpointPolicy": "v2"}, minReaderVersion=3, minWriterVersion=7,
+                 readerFeatures=["v2Checkpoint"], writerFeatures=["v2Checkpoint"])  # fmt: skip
+        self.load(root).writeCheckpoint(self.engine())
+        [file] = (root / "_delta_log").glob("0*.checkpoint*")
+        return f"delta.checkpointPolicy is v2; the checkpoint {file.name} has {', '.join(pq.read_schema(file).names)}"
+
+    def suspended(self, root: Path) -> str:
+        configuration = {"delta.rowTrackingSuspended": "true"}
+        features = ["rowTracking", "domainMetadata"]
+        numbered(root, [T], configuration=configuration, minWriterVersion=7, writerFeatures=features)
+        self.append(root)
+        found = self.last(root, "add").get("baseRowId")
+        return f"row tracking is suspended: an append adds a file with baseRowId {found}"
+
+    def preserved(self, root: Path) -> str:
+        self.create(root, {"delta.enableRowTracking": "true"})
+        self.append(root)
+        return f"the tags of an append to a table with row tracking: {self.last(root, 'commitInfo').get('tags')}"
+
+    def clustered(self, root: Path) -> str:
+        features = ["clustering", "domainMetadata"]
+        lines = head(schema_text(id="long", a="long"), {"delta.dataSkippingNumIndexedCols": "0"}, minWriterVersion=7,
+                     writerFeatures=features)  # fmt: skip
+        by_a = {"domain": "delta.clustering", "configuration": '{"clusteringColumns":[["a"]]}', "removed": False}
+        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *lines, {"domainMetadata": by_a}])
+        kernel, engine = self.jvm.io.delta.kernel, self.engine()
+        builder = self.load(root).buildUpdateTableTransaction("a confirmation", kernel.Operation.WRITE)
+        transaction = builder.build(engine)
+        context = kernel.Transaction.getWriteContext(engine, transaction.getTransactionState(engine), {})
+        columns = [str(each) for each in context.getStatisticsColumns()]
+        return f"clustered by a, and delta.dataSkippingNumIndexedCols is 0: statistics are wanted of {columns}"
+
+    def forbidden_change(self, root: Path) -> str:
+        changes = [{"fromType": "byte", "toType": "string"}, {"fromType": "string", "toType": "long"}]
+        field = {"name": "id", "type": "long", "nullable": True, "metadata": {"delta.typeChanges": changes}}
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        features = ["typeWidening"]
+        lines = head(schema, {"delta.enableTypeWidening": "true"}, minReaderVersion=3, minWriterVersion=7,
+                     readerFeatures=features, writerFeatures=features)  # fmt: skip
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([7], pa.int64())}))
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return f"the changes are byte to string, and string to long: {said(self.rows, root)}"
+
+    def widened_partition(self, root: Path) -> str:
+        features = ["typeWidening", "timestampNtz"]
+        change = [{"fromType": "date", "toType": "timestamp_ntz"}]
+        kept = {"delta.typeChanges": change}
+        fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
+                  {"name": "p", "type": "timestamp_ntz", "nullable": True, "metadata": kept}]  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": fields})
+        lines = head(schema, {"delta.enableTypeWidening": "true"}, ["p"], minReaderVersion=3, minWriterVersion=7,
+                     readerFeatures=features, writerFeatures=features)  # fmt: skip
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
+        add["add"]["partitionValues"] = {"p": "2025-01-15"}
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return f"the partition value 2025-01-15 was written as a date: {said(self.listed, root)}"
+
+    CASES: Mapping[str, str] = {
+        "read-partition-empty-text": "empty_text",
+        "read-stray-short-name": "short_name",
+        "read-stray-uuid-json": "staged_name",
+        "travel-time-history-back": "times_back",
+        "ict-state-timestamps-before": "own_times",
+        "checkpoint-without-commit": "checkpoint_only",
+        "feature-vector-append": "checksum_of_vectors",
+        "ict-active-no-feature*": "property_reads",
+        "ict-write-property-only": "property_writes",
+        "ict-damage-*-history": "missing_times",
+        "ict-write-append-info": "checksum_time",
+        "ict-create-half-pair": "half_pair",
+        "ict-feed-to-after-last": "to_after_last",
+        "ict-info-*": "info_without_timestamp",
+        "ict-broken-negative": "not_increasing",
+        "ict-clock-largest": "largest",
+        "feature-vector-example": "vector_of_example",
+        "checkpoint-v2-sidecar-encoded": "sidecar",
+        "feature-mapping-id-no-ids": "without_ids",
+        "feature-mapping-*-map-dropped": "dropped_in_map",
+        "checkpoint-v2-write*": "policy",
+        "widening-refuses-among": "forbidden_change",
+        "rows-append-suspended": "suspended",
+        "rows-append-tag": "preserved",
+        "clustering-append-no-statistics": "clustered",
+        "widening-partition-date-to-timestamp-ntz": "widened_partition",
+    }
+
+
+def kernel_jvm() -> Any:
+    """A JVM with io.delta:delta-kernel-defaults and the jars that it needs, which are in the directory KERNEL_JARS.
+    pyspark contains py4j."""
+    import glob
+
+    import pyspark
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    [py4j] = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "py4j-*.jar"))
+    port, token = launch_gateway(
+        jarpath=py4j,
+        classpath=os.pathsep.join(glob.glob(os.path.join(os.environ["KERNEL_JARS"], "*.jar"))),
+        javaopts=[f"--add-opens=java.base/java.util{name}=ALL-UNNAMED" for name in ("", ".stream")],
+        die_on_exit=True,
+        redirect_stderr=subprocess.DEVNULL,
+        enable_auth=True,
+    )
+    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True, auto_field=True)
+    return JavaGateway(gateway_parameters=parameters).jvm
+
+
+def sail_session() -> Any:
+    from pysail.spark import SparkConnectServer
+    from pyspark.sql import SparkSession
+
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    session = SparkSession.builder.remote(f"sc://127.0.0.1:{server.listening_address[1]}").getOrCreate()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.sail_server = server  # the server ends with the object
+    return session
+
+
 def confirm(engine: Any, place: Path) -> dict[str, str]:
     """The engine's answers, one for each explanation, keyed by the first case pattern of the explanation."""
     return {
@@ -448,18 +1366,73 @@ def _made(path: Path) -> Path:
     return path
 
 
+# By name of the engine.
+CLASSES: Mapping[str, type[Any]] = {
+    "deltalake": Deltalake,
+    "polars": Polars,
+    "delta-spark": DeltaSpark,
+    "polars-deltalake": PolarsDeltalake,
+    "kernel-rs": KernelRs,
+    "duckdb": DuckDB,
+    "chdb": Chdb,
+    "daft": Daft,
+    "sail": Sail,
+    "kernel-java": KernelJava,
+}
+# Those that are in the environment of the tests.
+_HERE = ("deltalake", "polars", "delta-spark")
+
+
 def engine_of(name: str) -> Any:
     """The engine with this name; for delta-spark, it uses the Spark session of the tests."""
+    if name == "sail":
+        return Sail(sail_session())
+    if name == "kernel-java":
+        return KernelJava(kernel_jvm())
     if name != "delta-spark":
-        return {"deltalake": Deltalake, "polars": Polars}[name]()
+        return CLASSES[name]()
     from tests.support.spark import delta_session
 
     return DeltaSpark(delta_session())
 
 
+def python_of(name: str) -> Path | None:
+    """The Python that calls the engine: that of the engine's own environment, or this one for a program in Java. None
+    if the engine has no environment, or is not installed."""
+    from deltalog.conformance.environments import RECIPES, cache_directory, description_of, environment_of
+
+    place = environment_of(name, cache_directory())
+    if description_of(place) is None:
+        return None
+    if RECIPES[name].jars:
+        os.environ["KERNEL_JARS"] = str(place / "jars")  # for `kernel_jvm`, also in a child process
+        return Path(sys.executable)
+    return place / "bin" / "python"
+
+
+def answers(name: str) -> dict[str, str]:
+    """The current answers of an engine, from its own environment if it has one. Raises LookupError if it is not
+    installed."""
+    if name in _HERE:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+            return confirm(engine_of(name), Path(place))
+    python = python_of(name)
+    if python is None:
+        raise LookupError(f"{name} is not installed")
+    return dict(json.loads(run_there(python, [str(Path(__file__)), name, "--there"]).splitlines()[-1]))
+
+
+def run_there(python: Path, arguments: Sequence[str]) -> str:
+    """Run a program with the Python of an engine's environment, and return what it prints."""
+    command = [str(python), "-I", "-X", "utf8", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"{arguments[0]}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
 def main(name: str, keep: bool) -> None:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        found = confirm(engine_of(name), Path(place))
+    found = answers(name)
     for pattern, answer in found.items():
         print(f"{pattern}: {answer}")
     if keep:
@@ -469,9 +1442,21 @@ def main(name: str, keep: bool) -> None:
         EXPLANATIONS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def main_there(name: str) -> None:
+    """Print the answers as JSON, on one line."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        print(json.dumps(confirm(engine_of(name), Path(place))))
+    sys.stdout.flush()
+    os._exit(0)  # threads of an engine need not end
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.interop.confirmations")
-    parser.add_argument("engine", choices=["deltalake", "polars", "delta-spark"])
+    parser.add_argument("engine", choices=[*CLASSES])
     parser.add_argument("--keep", action="store_true", help="keep the answers in explanations.json")
+    parser.add_argument("--there", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    main(given.engine, given.keep)
+    if given.there:
+        main_there(given.engine)
+    else:
+        main(given.engine, given.keep)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.interop import confirmations
-from tests.interop.confirmations import EXPLANATIONS, DeltaSpark, confirm
+from tests.interop.confirmations import CLASSES, EXPLANATIONS, DeltaSpark, answers, confirm, python_of
 from tests.support.spark import DeltaSpark as Session
 
 
 def kept(engine: str) -> dict[str, str]:
-    entries = json.loads(EXPLANATIONS.read_text(encoding="utf-8"))[engine]
+    entries = json.loads(EXPLANATIONS.read_text(encoding="utf-8")).get(engine, ())
     return {entry["cases"].split()[0]: entry["confirmed"] for entry in entries}
 
 
@@ -21,6 +21,14 @@ def kept(engine: str) -> dict[str, str]:
 @pytest.mark.parametrize("engine", ["deltalake", "polars"])
 def test_the_engine_answers_as_it_did(engine: str, tmp_path: Path) -> None:
     assert confirm(confirmations.engine_of(engine), tmp_path) == kept(engine)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", [name for name in CLASSES if name not in ("deltalake", "polars", "delta-spark")])
+def test_an_engine_answers_as_it_did_in_its_own_environment(engine: str) -> None:
+    if python_of(engine) is None:
+        pytest.skip(f"{engine} is not installed: deltalog conformance install {engine}")
+    assert answers(engine) == kept(engine)
 
 
 @pytest.mark.long

@@ -12,19 +12,23 @@ from typing import Any
 import pytest
 
 from tests.interop import conformance_reports as reports
-from tests.interop.confirmations import EXPLANATIONS
-from tests.interop.conformance_reports import PLACE, REPORTS, Report
+from tests.interop.confirmations import EXPLANATIONS, python_of, run_there
+from tests.interop.conformance_reports import PLACE, Report
 from tests.support.spark import DeltaSpark
 
-EXPLAINED: dict[str, list[dict[str, str]]] = json.loads(EXPLANATIONS.read_text(encoding="utf-8"))
+EXPLAINED = reports.explanations()
+REPORTS = reports.reports(EXPLAINED)
 ENTRIES = [(engine, entry) for engine, entries in EXPLAINED.items() for entry in entries]
 ISSUE = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull|discussions)/\d+")
 PROGRAM = re.compile(r"```python no-run\n(.*?)```", re.S)
-IN_PYTHON = [report for report in REPORTS if report.engine != "delta-spark"]
+HERE = ("deltalake", "polars")
+IN_PYTHON = [report for report in REPORTS if report.engine in HERE]
 IN_SPARK = [report for report in REPORTS if report.engine == "delta-spark"]
+ELSEWHERE = [report for report in REPORTS if report.engine not in (*HERE, "delta-spark")]
 
 
 def test_every_explanation_has_a_public_issue_or_a_draft() -> None:
+    assert json.loads(EXPLANATIONS.read_text(encoding="utf-8")) == EXPLAINED
     drafts = {report.name for report in REPORTS}
     for engine, entry in ENTRIES:
         issue, report = entry.get("issue"), entry.get("report")
@@ -73,6 +77,17 @@ def test_a_program_with_spark_prints_what_was_observed(report: Report, delta: De
     start, session, rest = of_page(report).partition(reports._SESSION)
     assert session and "deltalog" not in rest
     assert printed(start + rest, spark=delta.spark) == reports.explanation(report, EXPLAINED)["confirmed"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("report", ELSEWHERE, ids=lambda report: report.name)
+def test_a_program_prints_what_was_observed_in_the_environment_of_its_engine(report: Report) -> None:
+    python = python_of(report.engine)
+    if python is None:
+        pytest.skip(f"{report.engine} is not installed: deltalog conformance install {report.engine}")
+    program = of_page(report)
+    assert "deltalog" not in program
+    assert run_there(python, ["-c", program]).rstrip("\n") == reports.explanation(report, EXPLAINED)["confirmed"]
 
 
 def test_the_check_of_a_program_can_fail() -> None:

@@ -8,12 +8,10 @@ from __future__ import annotations
 _HEAD = "This section only introduces the sections below it."
 _EXAMPLE = "An example."
 _TERMS = "Terminology."
-_CATALOG = (
-    "The kit opens tables by path, without a catalog; tests/unit/catalog and tests/unit/transactions test this section."
-)
+_CATALOG = "No case of its own; the cases about catalog-managed tables and tests/unit/catalog test it."
 _NO_CASE = "No rule and no case yet."
 _IN_OTHERS = "No case of its own; the cases of the sections that use it test it too."
-_VARIANT = "No case, because most engines cannot return variants as Arrow; tests/unit/parquet/test_variant.py tests it."
+_VARIANT = "No case of its own; the cases of the sections on variants and their files test it."
 _ICEBERG = "deltalog reads these tables but refuses to write them (protocol/features)."
 _VACUUM = (
     "The kit has no vacuum; tests/unit/maintenance/vacuum/test_vacuum.py tests that vacuum checks the protocol first."
@@ -25,20 +23,15 @@ NOTES: dict[str, str] = {
     "delta-table-specification": _HEAD,
     "deletion-vector-files": _IN_OTHERS,
     "change-data-files": _IN_OTHERS,
-    "sidecar-files": _IN_OTHERS,
     "file-size-histogram-schema": "The rules for the version checksum file check the histograms too.",
     "deleted-record-counts-histogram-schema": "The rules for the version checksum file check the histograms too.",
     "state-validation": "`deltalog check` compares each `.crc` with the commits.",
     "reader-requirements": (
         "Most of these rules are permissions; the cases of Version Checksum File include invalid checksum files."
     ),
-    "reader-requirements-for-domain-metadata": _IN_OTHERS,
-    "writer-requirements-for-domain-metadata": _IN_OTHERS,
     "checkpoint-metadata": _IN_OTHERS,
     "active-features": "Each feature defines when it is active; the cases are in the features' sections.",
     "field-path": _IN_OTHERS,
-    "reader-requirements-for-column-mapping": _NO_CASE,
-    "derived-fields": _IN_OTHERS,
     "json-example-1--on-disk-with-relative-path-with-random-prefix": _EXAMPLE,
     "json-example-2--on-disk-with-absolute-path": _EXAMPLE,
     "json-example-3--inline": _EXAMPLE,
@@ -51,7 +44,6 @@ NOTES: dict[str, str] = {
     "maintenance-operations-on-catalog-managed-tables": _CATALOG,
     "creating-and-dropping-catalog-managed-tables": _CATALOG,
     "catalog-managed-table-enablement": _CATALOG,
-    "reader-requirements-for-catalog-managed-tables": _CATALOG,
     "table-discovery": _CATALOG,
     "sample-catalog-client-api": _EXAMPLE,
     "iceberg-compatibility-v1": _ICEBERG,
@@ -59,42 +51,26 @@ NOTES: dict[str, str] = {
     "iceberg-compatibility-v2": _ICEBERG,
     "writer-requirements-for-icebergcompatv2": _ICEBERG,
     "example-of-storing-identifiers-for-nested-fields-in-arraytype-and-maptype": _EXAMPLE,
-    "row-ids": _NO_CASE,
-    "row-commit-versions": _NO_CASE,
-    "reader-requirements-for-row-tracking": "The kit's engine interface has no call that reads row ids.",
     "vacuum-protocol-check": _VACUUM,
     "writer-requirements-for-vacuum-protocol-check": _VACUUM,
     "reader-requirements-for-vacuum-protocol-check": _VACUUM,
-    "clustered-table": _NO_CASE,
     "variant-data-type": _VARIANT,
     "example-json-encoded-delta-table-schema-with-variant-types": _EXAMPLE,
-    "variant-data-in-parquet": _VARIANT,
-    "writer-requirements-for-variant-data-type": _VARIANT,
-    "reader-requirements-for-variant-data-type": _VARIANT,
-    "compatibility-with-other-delta-features": _VARIANT,
     "variant-shredding": _VARIANT,
     "enablement": "deltalog never writes shredded variants, whatever the property's value; the protocol allows this.",
-    "shredded-variant-data-in-parquet": _VARIANT,
     "writer-requirements-for-variant-shredding": "deltalog never writes shredded variants; the protocol allows this.",
-    "reader-requirements-for-variant-shredding": _VARIANT,
-    "type-change-metadata": _NO_CASE,
-    "reader-requirements-for-type-widening": _NO_CASE,
     "additional-requirements-for-writers": _HEAD,
     "checkpoint-specs": _HEAD,
     "checkpoint-naming-scheme": _HEAD,
-    "uuid-named-checkpoint": _NO_CASE,
     "classic-checkpoint": _NO_CASE,
     "multi-part-checkpoint": _NO_CASE,
     "handling-backward-compatibility-while-moving-to-uuid-named-v2-checkpoints": (
         "Only a recommendation. deltalog writes V2 checkpoints with UUID names, unless another form is requested."
     ),
     "data-files-1": "File names contain a random UUID; the rules for data files report a file that is named twice.",
-    "default-columns": _NO_CASE,
     "requirements-for-readers": _HEAD,
     "appendix": _HEAD,
     "valid-feature-names-in-table-features": "The cases of table features include known, unknown and misplaced names.",
-    "statistics-for-variant-columns": _VARIANT,
-    "void-type": _NO_CASE,
     "struct-type": "The cases of schema serialization include structs, arrays and maps, each alone and nested.",
     "array-type": "The cases of schema serialization include structs, arrays and maps, each alone and nested.",
     "variant-type": _VARIANT,

@@ -13,7 +13,10 @@ from deltalog.conformance.case import Case
 from deltalog.conformance.cases import (
     change_feeds,
     checkpoints,
+    column_rules,
     conflicts,
+    domains,
+    feature_rules,
     features,
     ict_feeds,
     ict_files,
@@ -23,9 +26,13 @@ from deltalog.conformance.cases import (
     ict_states,
     ict_transitions,
     ict_writing,
+    managed,
     reading,
     reading_types,
+    row_tracking,
     time_travel,
+    type_widening,
+    variants,
     writing,
 )
 
@@ -39,6 +46,12 @@ _MODULES = (
     conflicts,
     checkpoints,
     features,
+    feature_rules,
+    column_rules,
+    domains,
+    row_tracking,
+    type_widening,
+    variants,
     ict_reading,
     ict_logs,
     ict_writing,
@@ -47,6 +60,7 @@ _MODULES = (
     ict_files,
     ict_states,
     ict_transitions,
+    managed,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -93,6 +94,30 @@ class Timeline:
         right = (str(version), str(minute(self.at[version]))) if version else (None, None)
         names = zip((PAIR_VERSION, PAIR_TIMESTAMP), self.pair or right, strict=True)
         return {name: value for name, value in names if value is not None}
+
+
+def column(name: str, kind: Any, nullable: bool = True, **metadata: Any) -> dict[str, Any]:
+    """A column as in a schema string. ``metadata``: with two underscores instead of a dot in the keys."""
+    found = {key.replace("__", "."): value for key, value in metadata.items()}
+    return {"name": name, "type": kind, "nullable": nullable, "metadata": found}
+
+
+def columns(*found: Mapping[str, Any]) -> dict[str, Any]:
+    """A struct type with these columns."""
+    return {"type": "struct", "fields": [dict(each) for each in found]}
+
+
+def schema_text(*found: Mapping[str, Any]) -> str:
+    """A schema string with these columns."""
+    return json.dumps(columns(*found))
+
+
+def list_of(kind: Any, contains_null: bool = True) -> dict[str, Any]:
+    return {"type": "array", "elementType": kind, "containsNull": contains_null}
+
+
+def map_of(key: Any, value: Any, contains_null: bool = True) -> dict[str, Any]:
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": contains_null}
 
 
 def plain(table: TableBuilder) -> None:

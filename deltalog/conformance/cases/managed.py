@@ -7,14 +7,18 @@ commits of another client.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from deltalog.conformance.builder import ICT_FEATURE, ICT_PROPERTY, TableBuilder
 from deltalog.conformance.case import (
     CATALOG_MANAGED,
+    PROTOCOL,
+    REFERENCE,
     Agree,
     Begin,
     Case,
+    Changes,
+    History,
     LatestVersion,
     MayRefuse,
     Put,
@@ -26,7 +30,7 @@ from deltalog.conformance.case import (
     VersionAt,
     Write,
 )
-from deltalog.conformance.cases.common import ids, minute
+from deltalog.conformance.cases.common import CDF, Build, ids, minute
 
 _FEATURES = ("catalogManaged", "vacuumProtocolCheck")
 _READING, _PUBLISHING = "reading-catalog-managed-tables", "publishing-commits"
@@ -35,10 +39,11 @@ TABLE_ID = "io.unitycatalog.tableId"
 _LAST = 2
 
 
-def build(table: TableBuilder) -> None:
+def build(table: TableBuilder, properties: Mapping[str, str] | None = None, feature: str | None = None) -> None:
     """Prepares the commits ``three``, ``four`` and ``five``, and ``other``, which is version 3 too."""
-    protocol = table.protocol([*_FEATURES, ICT_FEATURE], _FEATURES)
-    metadata = table.metadata(configuration={**table.configuration, ICT_PROPERTY: "true"})
+    more = [] if feature is None else [feature]
+    protocol = table.protocol([*_FEATURES, ICT_FEATURE, *more], _FEATURES)
+    metadata = table.metadata(configuration={**table.configuration, ICT_PROPERTY: "true", **(properties or {})})
     for version in range(_LAST + 1):
         first = (protocol, metadata) if version == 0 else ()
         table.commit(*first, table.add([{"id": version}]), ict=True)
@@ -58,9 +63,9 @@ def _append(*numbers: int, begun: bool = False) -> Write:
     return Write("append", rows=[{"id": number} for number in numbers], begun=begun)
 
 
-def _cases() -> Iterator[Case]:
-    def case(name: str, about: str, section: str, *steps: Step) -> Case:
-        return Case(f"managed-{name}", CATALOG_MANAGED, about, section, build, steps)
+def cases() -> Iterator[Case]:
+    def case(name: str, about: str, section: str, *steps: Step, build: Build = build, basis: str = PROTOCOL) -> Case:
+        return Case(f"managed-{name}", CATALOG_MANAGED, about, section, build, steps, basis=basis)
 
     yield case("published", "A table without unpublished commits is read", _READING, Rows(_rows()), Agree(2))
     yield case(
@@ -159,8 +164,100 @@ def _cases() -> Iterator[Case]:
         *(Ratify("three", publish=True), Write("checkpoint"), Ratify("four"), Rows(_rows(3, 4)), Agree(4)),
     )
 
+    yield case(
+        "staged-then-ratified",
+        "A staged commit is read as soon as the catalog has ratified it",
+        _READING,
+        *(Stage("three"), Rows(_rows()), Ratify("three"), LatestVersion(3), Rows(_rows(3)), Agree(3)),
+    )
+    yield case(
+        "history",
+        "The history has ratified commits that are not published, with their in-commit timestamps",
+        _READING,
+        *(Ratify("three"), Ratify("four"), History({number: minute(number) for number in range(5)})),
+    )
+    yield case(
+        "beyond-ratified",
+        "A version after the latest ratified commit is refused, although it is staged",
+        _READING,
+        *(Ratify("three"), Stage("four"), LatestVersion(3), Refused(Rows(_rows(3, 4), version=4))),
+    )
+    yield case(
+        "time-of-staged",
+        "The in-commit timestamp of a staged commit that is not ratified is after the latest commit",
+        _READING,
+        *(Stage("three"), Refused(VersionAt(minute(3), 3))),
+        basis=REFERENCE,
+    )
+
+    def fed(table: TableBuilder) -> None:
+        build(table, CDF, "changeDataFeed")
+
+    changes = [{"id": number, "_change_type": "insert", "_commit_version": number} for number in (2, 3, 4)]
+    yield case(
+        "changes",
+        "The change data feed has ratified commits that are not published",
+        _READING,
+        *(Ratify("three"), Ratify("four"), Changes(changes, from_version=2)),
+        build=fed,
+    )
+    yield case(
+        "overwrite",
+        "An overwrite is a commit of the catalog",
+        _WRITING,
+        *(Ratify("three"), Write("overwrite", rows=[{"id": 7}]), LatestVersion(4), Rows([{"id": 7}]), Agree(4)),
+    )
+    yield case(
+        "restore",
+        "A restore is a commit of the catalog",
+        _WRITING,
+        *(Ratify("three"), Write("restore", version=1), LatestVersion(4), Rows(ids(1)), Agree(4)),
+    )
+    yield case(
+        "delete-begun-before",
+        "A delete that was begun before another client's commit follows it, or is refused",
+        _WRITING,
+        *(Begin(), Ratify("three"), MayRefuse(Write("delete", where="id = 1", begun=True)), Rows(ids(3), version=3)),
+        Agree(),
+    )
+    yield case(
+        "append-published",
+        "An append follows commits that another client has published",
+        _PUBLISHING,
+        *(Ratify("three", publish=True), Ratify("four", publish=True), _append(7)),
+        *(LatestVersion(5), Rows(_rows(3, 4, 7)), Agree(5)),
+    )
+    yield case(
+        "append-after-checkpoint",
+        "An append and another client's commit follow the engine's checkpoint",
+        _WRITING,
+        *(Write("checkpoint"), Ratify("three"), _append(7), LatestVersion(4), Rows(_rows(3, 7)), Agree(4)),
+    )
+    yield case(
+        "property-removed",
+        "The removal of a property reaches the catalog with its commit",
+        _WRITING,
+        Write("set_properties", properties={"custom.owner": "a team"}),
+        Write("set_properties", properties={"custom.owner": None}),
+        *(LatestVersion(4), Rows(_rows()), Agree(4)),
+    )
+    yield case(
+        "timestamps-stay",
+        "In-commit timestamps are not turned off",
+        _WRITING,
+        Refused(Write("set_properties", properties={ICT_PROPERTY: "false"})),
+        *(LatestVersion(2), Rows(_rows()), Agree(2)),
+    )
+    yield case(
+        "append-only",
+        "A delete is refused if another client's table allows only appends",
+        _WRITING,
+        *(Refused(Write("delete", where="id = 1")), _append(7), LatestVersion(3), Rows(_rows(7)), Agree(3)),
+        build=lambda table: build(table, {"delta.appendOnly": "true"}, "appendOnly"),
+    )
+
 
 @functools.cache
 def managed_cases() -> tuple[Case, ...]:
     """The cases about tables of a Unity Catalog, which ``run_managed`` runs against a server."""
-    return tuple(_cases())
+    return tuple(cases())

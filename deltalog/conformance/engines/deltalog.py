@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from deltalog.alter.properties import set_properties, unset_properties
 from deltalog.commit_result import CommitResult
 from deltalog.conformance.engine import Engine
 from deltalog.errors import DeltaLogError
+from deltalog.protocol.row_tracking import ROW_COMMIT_VERSION, ROW_ID
+from deltalog.protocol.schema import DataType, StructType
 from deltalog.rows.append import append
 from deltalog.rows.delete import delete
 from deltalog.rows.overwrite import Columns, replacing
@@ -42,6 +45,12 @@ class DeltalogEngine(Engine):
         at = _EPOCH + datetime.timedelta(microseconds=timestamp_us)
         return self._open(path).snapshot(timestamp=at).scan().to_arrow()
 
+    def tracked_rows(self, path: str, version: int | None = None) -> Any:
+        snapshot = self._open(path).snapshot(version)
+        names = snapshot.schema.names
+        found = snapshot.scan([*names, ROW_ID, ROW_COMMIT_VERSION]).to_arrow()
+        return found.rename_columns([*names, "_row_id", "_row_commit_version"])
+
     def version_at(self, path: str, timestamp_ms: int) -> int:
         return self._open(path).version_at(timestamp_ms).version
 
@@ -70,6 +79,9 @@ class DeltalogEngine(Engine):
     def append(self, path: str, rows: pa.Table) -> None:
         self._open(path).append(rows)
 
+    def append_once(self, path: str, rows: pa.Table, application: str, application_version: int) -> None:
+        self._open(path).append(rows, txn=(application, application_version))
+
     def overwrite(self, path: str, rows: pa.Table) -> None:
         self._open(path).overwrite(rows)
 
@@ -78,6 +90,9 @@ class DeltalogEngine(Engine):
 
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
         _set(self._open(path).transaction(), properties)
+
+    def set_type(self, path: str, column: str, type: str) -> None:
+        self._open(path).set_column(tuple(column.split(".")), data_type=_type(type))
 
     def restore(self, path: str, version: int) -> None:
         self._open(path).restore(version)
@@ -122,6 +137,9 @@ class _Begun(Engine):
     def append(self, path: str, rows: pa.Table) -> None:
         self._end(lambda transaction: append(transaction, rows, False, None, None))
 
+    def append_once(self, path: str, rows: pa.Table, application: str, application_version: int) -> None:
+        self._end(lambda transaction: append(transaction, rows, False, None, (application, application_version)))
+
     def overwrite(self, path: str, rows: pa.Table) -> None:
         self._end(replacing(rows, None, None, Columns(), None, None))
 
@@ -130,6 +148,11 @@ class _Begun(Engine):
 
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
         _set(self._transaction, properties)
+
+
+def _type(name: str) -> DataType:
+    fields = [{"name": "c", "type": name, "nullable": True, "metadata": {}}]
+    return StructType.from_json(json.dumps({"type": "struct", "fields": fields})).field("c").data_type
 
 
 def _set(transaction: Transaction, properties: Mapping[str, str | None]) -> None:

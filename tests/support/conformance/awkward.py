@@ -25,6 +25,7 @@ class Awkward(Engine):
     version = "7"
     refusals = (ValueError,)
     lacks = "lacks this"
+    packages = ("pytest", "no-such-package")
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         print("noise on standard output")

@@ -91,7 +91,6 @@ HELLOS: dict[str, Callable[[], None]] = {
     "hello-long-name": lambda: write(json.dumps({**HELLO, "engine": "x" * 5000}) + "\n"),
     "hello-no-pattern": lambda: write(json.dumps({**HELLO, "lacks": "("}) + "\n"),
     "hello-packages": lambda: write(json.dumps({**HELLO, "environment": {"java": 17}}) + "\n"),
-    "hello-calls": lambda: write(json.dumps({**HELLO, "calls": ["read_mind"]}) + "\n"),
     "hello-calls-number": lambda: write(json.dumps({**HELLO, "calls": [5]}) + "\n"),
     "hello-error": lambda: write('{"protocol": 1, "error": "there is no Java here"}\n'),
 }

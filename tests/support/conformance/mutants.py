@@ -356,6 +356,16 @@ class Rewriting(DeltalogEngine):
         super().set_properties(path, properties)
         self._after(path, known)
 
+    def delete(self, path: str, where: str) -> None:
+        known = self._known(path)
+        super().delete(path, where)
+        self._after(path, known)
+
+    def restore(self, path: str, version: int) -> None:
+        known = self._known(path)
+        super().restore(path, version)
+        self._after(path, known)
+
 
 def info_of(actions: list[Action]) -> Action:
     found: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)

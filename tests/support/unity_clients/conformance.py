@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.conformance.engine import Engine
+from deltalog.conformance.engine import Engine, NotSupported
 from tests.support.unity_clients.jvm import JavaError, Jvm
 from tests.support.unity_clients.kernel import Kernel, KernelSnapshot
 
@@ -46,6 +46,8 @@ class _OfCatalog(Engine):
         self._load(path).append(rows.to_pylist())
 
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
+        if None in properties.values():
+            raise NotSupported("removing properties")
         self._load(path).set_properties({key: value for key, value in properties.items() if value is not None})
 
     def begin(self, path: str) -> Engine:

@@ -9,8 +9,19 @@ from pathlib import Path
 import pytest
 
 from deltalog.conformance import AREAS, Case, all_cases, load_engine, run_case
-from deltalog.conformance.case import Log, MayRefuse, Refused, Step
-from deltalog.conformance.log_checks import CHECKS
+from deltalog.conformance.case import (
+    CATALOG_MANAGED,
+    COLUMN_RULES,
+    DOMAINS,
+    ROW_TRACKING,
+    TYPE_WIDENING,
+    VARIANTS,
+    Log,
+    MayRefuse,
+    Refused,
+    Step,
+)
+from deltalog.conformance.checks import CHECKS
 from deltalog.doctor.rules import RULES
 from tests.support.protocol_sections import ANCHORS
 
@@ -22,10 +33,21 @@ def steps_of(case: Case) -> list[Step]:
     return [step.step if isinstance(step, (Refused, MayRefuse)) else step for step in case.steps]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+OF_FEATURES = (COLUMN_RULES, DOMAINS, ROW_TRACKING, TYPE_WIDENING, VARIANTS)
+# tests/unit/unity/test_unity_conformance.py runs the cases of catalog-managed tables, with a server.
+OTHERS = [case for case in CASES if case.area not in (*OF_FEATURES, CATALOG_MANAGED)]
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.id)
 def test_deltalog_passes(case: Case, tmp_path: Path) -> None:
     outcome = run_case(load_engine("deltalog"), case, tmp_path)
     assert (outcome.outcome, outcome.reason) == ("passed", None)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("case", [case for case in CASES if case.area in OF_FEATURES], ids=lambda case: case.id)
+def test_deltalog_passes_the_areas_of_features(case: Case, tmp_path: Path) -> None:
+    test_deltalog_passes(case, tmp_path)
 
 
 def test_ids_are_unique_and_plain() -> None:
@@ -42,7 +64,7 @@ def test_every_case_has_its_area_section_and_rule() -> None:
 
 def test_there_are_enough_cases() -> None:
     counts = Counter(case.area for case in CASES)
-    assert len(CASES) >= 720 and counts["in-commit-timestamps"] >= 360
+    assert len(CASES) >= 820 and counts["in-commit-timestamps"] >= 360
     assert set(counts) == set(AREAS) and min(counts.values()) >= 25
 
 

@@ -49,7 +49,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
 
     def set_recipe(*requirements: str, **more: Any) -> Recipe:
         made = Recipe(adapter="tiny_engine:TinyEngine", requirements=requirements, **more)
-        monkeypatch.setitem(RECIPES, NAME, made)  # type: ignore[arg-type]
+        monkeypatch.setitem(RECIPES, NAME, made)
         return made
 
     return set_recipe
@@ -245,8 +245,6 @@ def test_the_command_lists_engines(tmp_path: Path) -> None:
         "name": "polars-deltalake", "installed": False, "version": None, "where": None, "calls": [],
         "why": "deltalog conformance install polars-deltalake",
     }  # fmt: skip
-    text = command("engines", "--cache", str(tmp_path))
-    assert "not installed: deltalog conformance install polars-deltalake" in text
 
 
 def test_the_command_that_cannot_install(tmp_path: Path) -> None:

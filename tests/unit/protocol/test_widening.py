@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltalog import SchemaMismatchError
+from deltalog import SchemaMismatchError, UnsupportedFeatureError
 from deltalog.protocol import widening
 from deltalog.protocol.widening import TYPE_CHANGES_KEY
 from deltalog.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
@@ -114,3 +114,37 @@ def test_a_nested_type_grows_and_names_of_its_fields_stay() -> None:
 def test_a_type_that_is_not_wider_is_refused_by_its_path(before: DataType, after: DataType, says: str) -> None:
     with pytest.raises(SchemaMismatchError, match=says):
         widening.widened(before, after, "c")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_read"),
+    [
+        ({"fromType": "short", "toType": "long"}, True),
+        ({"fromType": "short", "toType": "long", "tableVersion": 3}, True),
+        ({"fromType": "decimal(5,2)", "toType": "decimal(10, 4)"}, True),
+        ({"fromType": "integer", "toType": "integer"}, True),
+        ({"fromType": "char(3)", "toType": "string"}, True),
+        ({"fromType": "long", "toType": "integer"}, False),
+        ({"fromType": "long", "toType": "decimal(19,0)"}, False),
+        ({"fromType": "string", "toType": "long"}, False),
+        ({"fromType": "quaternion", "toType": "long"}, False),
+        ({"fromType": "short"}, False),
+        ({"fromType": {"type": "array"}, "toType": "long"}, False),
+        ("short", False),
+    ],
+)
+def test_recorded_changes_are_checked(change: object, is_read: bool) -> None:
+    inner = StructType((StructField("b", LONG, metadata={TYPE_CHANGES_KEY: [change]}),))
+    schema = StructType((StructField("a", ArrayType(inner)),))
+    if is_read:
+        widening.check_recorded_changes(schema, "table")
+        return
+    with pytest.raises(UnsupportedFeatureError, match=r"table: the schema records the type change .* of a\.element\.b"):
+        widening.check_recorded_changes(schema, "table")
+
+
+@pytest.mark.parametrize("history", [{"fromType": "long", "toType": "integer"}, "no list", 5])
+def test_a_history_that_is_no_list_is_refused(history: object) -> None:
+    schema = StructType((StructField("a", LONG, metadata={TYPE_CHANGES_KEY: history}),))
+    with pytest.raises(UnsupportedFeatureError):
+        widening.check_recorded_changes(schema, "table")

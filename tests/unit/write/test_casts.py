@@ -271,16 +271,18 @@ def test_columns_of_others_without_a_type_are_read_where_arrow_has_them(tmp_path
 
 def test_a_column_of_nulls_gets_its_type_when_it_has_values(tmp_path: Path) -> None:
     table = DeltaTable.create(tmp_path / "t", pa.schema([("i", pa.int64())]))
-    table.append(pa.table({"i": [1], "n": pa.nulls(1), "s": pa.array([{"a": None}], pa.struct([("a", pa.null())]))}),
-                 merge_schema=True)  # fmt: skip
-    more = pa.table({"i": [2], "n": ["x"], "s": [{"a": 1.5}]})
+    struct = pa.struct([("a", pa.null()), ("b", pa.int64())])
+    table.append(
+        pa.table({"i": [1], "n": pa.nulls(1), "s": pa.array([{"a": None, "b": 1}], struct)}), merge_schema=True
+    )
+    more = pa.table({"i": [2], "n": ["x"], "s": [{"a": 1.5, "b": 2}]})
     with pytest.raises(SchemaMismatchError, match=r"n has no type yet.*merge_schema=True"):
         table.append(more)
     table.append(more, merge_schema=True)
     table.append(pa.table({"i": [3], "n": pa.nulls(1)}), merge_schema=True)
     found = DeltaTable.open(table.url).snapshot().scan().to_arrow().sort_by("i")
     assert found["n"].to_pylist() == [None, "x", None]
-    assert found["s"].to_pylist() == [{"a": None}, {"a": 1.5}, None]
+    assert found["s"].to_pylist() == [{"a": None, "b": 1}, {"a": 1.5, "b": 2}, None]
 
 
 LISTS = [pa.list_view(pa.int64()), pa.large_list_view(pa.int64()), pa.large_list(pa.int64())]

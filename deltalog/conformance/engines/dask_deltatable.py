@@ -1,0 +1,30 @@
+"""Dask as an engine under test, through dask-deltatable, which reads the log through deltalake and data files through
+pyarrow."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+import dask_deltatable
+
+from deltalog.conformance.engine import Engine
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class DaskDeltatableEngine(Engine):
+    """Dask through ``read_deltalake`` and ``to_deltalake``."""
+
+    name = "dask-deltatable"
+    version = f"{importlib.metadata.version('dask-deltatable')} (deltalake {importlib.metadata.version('deltalake')})"
+
+    def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
+        at = None
+        if timestamp_ms is not None:
+            epoch = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
+            at = (epoch + datetime.timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds")
+        frame = dask_deltatable.read_deltalake(path, version=version, datetime=at)
+        return frame.compute().reset_index(drop=True)
