@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from deltalog.create import convert as converting
     from deltalog.create import new_table as new_tables
     from deltalog.doctor import check as checking
-    from deltalog.doctor import examination, findings
+    from deltalog.doctor import findings
+    from deltalog.doctor import progress as check_progress
     from deltalog.log import cleanup, history_entries
     from deltalog.log import reader as log_reader
     from deltalog.log.checkpoint import writer as checkpoint_writer
@@ -69,7 +70,6 @@ else:
         "deltalog.alter.table_features",
         "deltalog.commit.hooks",
         "deltalog.commit.prepared",
-        "deltalog.doctor.examination",
         "deltalog.doctor.findings",
         "deltalog.log.cleanup",
         "deltalog.log.history_entries",
@@ -92,6 +92,7 @@ else:
         cloning="deltalog.create.clone",
         converting="deltalog.create.convert",
         new_tables="deltalog.create.new_table",
+        check_progress="deltalog.doctor.progress",
         checking="deltalog.doctor.check",
         log_reader="deltalog.log.reader",
         checkpoint_writer="deltalog.log.checkpoint.writer",
@@ -1023,7 +1024,7 @@ class DeltaTable:
         """
         return missing_files.remove_missing(self._handle, dry_run)
 
-    def check(self, deep: bool = False, *, progress: examination.Progress = _silent) -> findings.CheckReport:
+    def check(self, deep: bool = False, *, progress: check_progress.Progress = _silent) -> findings.CheckReport:
         """Examine the log and the files of the table. See ``deltalog.check``, which also examines tables that cannot be
         opened. Cost: as ``deltalog.check``."""
         return checking.examine(self._handle.reader, deep, progress, self._handle.environment)

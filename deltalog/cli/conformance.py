@@ -229,6 +229,15 @@ def pairs(
     variant: Annotated[
         list[str] | None, typer.Option("--variant", metavar="NAME", help="Use only this variant. May be repeated.")
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            metavar="ENGINE",
+            help="An engine that may judge the pairs without it. May be repeated. Default: all of the kit that can run "
+            "here.",
+        ),
+    ] = None,
     limit_seconds: Annotated[
         float, typer.Option("--limit-seconds", min=1, metavar="N", help="The time limit per call.")
     ] = 120.0,
@@ -253,7 +262,7 @@ def pairs(
         if not chosen:
             raise typer.BadParameter("A pair needs two engines.")
         found: dict[tuple[str, str], list[pair_model.PairResult]] = {pair: [] for pair in chosen}
-        runs = run_pairs(started.engine_of, chosen, started.available(names), variants)
+        runs = run_pairs(started.engine_of, chosen, judge or started.available(), variants)
         with out.progress("Starting the engines", "Running") as shown:
             for number, (pair, result) in enumerate(runs, start=1):
                 found[pair].append(result)

@@ -85,13 +85,29 @@ class Output:
 
     @contextlib.contextmanager
     def progress(self, first: str, verb: str) -> Iterator[Callable[[str, int, int], None]]:
-        """Like ``working``, but with a text that the yielded function updates; the arguments of this function are the
-        step, the number done and the total."""
+        """Like ``working``, but with a bar for each step; the arguments of the yielded function are the step, the
+        number done and the total."""
         if self.as_json or not (console := console_of(sys.stderr)).is_terminal:
             yield lambda what, done, of: None
             return
-        with console.status(plain(first)) as status:
-            yield lambda what, done, of: status.update(plain(f"{verb} {done:,} of {of:,} {what}"))
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (
+            SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=console, transient=True) as bar:
+            step, task = "", bar.add_task(first, total=None)
+
+            def report(what: str, done: int, of: int) -> None:
+                nonlocal step, task
+                text = visible(f"{verb} {done:,} of {of:,} {what}")
+                if what != step:  # the remaining time of a step says nothing about the next
+                    bar.remove_task(task)
+                    step, task = what, bar.add_task(text, total=of)
+                bar.update(task, description=text, completed=done, total=of)
+
+            yield report
 
 
 def show(console: Console, renderable: Any) -> None:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from deltalog.errors import CallError
 # The packages of the extra ``server``.
 _NEEDED = ("uvicorn", "prometheus_client")
 _TOKEN_VARIABLE = "UNITY_CATALOG_TOKEN"
+_START_SECONDS = 120
 _END_SECONDS = 60
 
 
@@ -60,7 +62,11 @@ def own_server() -> Iterator[str]:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None
         try:
+            too_late = threading.Timer(_START_SECONDS, process.kill)
+            too_late.daemon = True
+            too_late.start()
             line = process.stdout.readline()
+            too_late.cancel()
             if not line:
                 words = " ".join((place / "server.log").read_text(encoding="utf-8", errors="replace").split())
                 raise CallError(f"deltalog's server did not start for the cases on catalogs: {words[-500:]}")

@@ -135,12 +135,11 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "chdb": Recipe(
         adapter=f"{_ADAPTERS}.chdb:ChdbEngine",
-        requirements=("chdb==4.4.0", _PYARROW),
-        packages=("chdb-core",),
+        requirements=("chdb==4.4.0", "chdb-core==26.9.0", _PYARROW),
     ),
     "daft": Recipe(
         adapter=f"{_ADAPTERS}.daft:DaftEngine",
-        requirements=("daft==0.7.26", "deltalake==1.6.6", _PYARROW),
+        requirements=("daft==0.7.26", "deltalake==1.6.6", "pyiceberg==0.12.0", "pyarrow==25.0.1"),
         variables={"DAFT_PROGRESS_BAR": "0", "DO_NOT_TRACK": "true"},
     ),
     "dask-deltatable": Recipe(

@@ -57,6 +57,7 @@ class EngineSet:
     def __init__(self, limit_seconds: float, cache: Path | None, places: Mapping[str, str] = {}) -> None:
         self._limit_seconds, self._cache, self._places = limit_seconds, cache, places
         self._started: dict[str, Engine] = {}
+        self._broken: dict[str, AdapterError] = {}
         self._exits = contextlib.ExitStack()
 
     def __enter__(self) -> EngineSet:
@@ -70,18 +71,24 @@ class EngineSet:
     def engine_of(self, name: str) -> Engine:
         """Raises CallError if there is no such engine, or if it is not installed, and AdapterError if it does not
         start."""
+        if name in self._broken:
+            raise self._broken[name]
         if name not in self._started:
             engine = start_engine(self._places.get(name, name), self._limit_seconds, cache=self._cache)
-            self._started[name] = self._exits.enter_context(engine)
+            try:
+                self._started[name] = self._exits.enter_context(engine)
+            except AdapterError as error:
+                self._broken[name] = error  # a JVM that does not start takes long not to
+                raise
         return self._started[name]
 
     def writers(self) -> list[str]:
         """The engines of the kit that write and can run here."""
         return [name for name in WRITERS if self._is_here(name)]
 
-    def available(self, names: Sequence[str]) -> list[str]:
-        """The given engines, and all of the kit that can run here: those that can be judges."""
-        return list(dict.fromkeys([*names, *(name for name in ENGINES if self._is_here(name))]))
+    def available(self) -> list[str]:
+        """All engines of the kit that can run here: those that can be judges."""
+        return [name for name in ENGINES if self._is_here(name)]
 
     def versions(self, names: Sequence[str]) -> dict[str, str]:
         """The versions of the given engines and of all that have been started."""
@@ -107,11 +114,21 @@ def run_pairs(
 ) -> Iterator[tuple[tuple[str, str], PairResult]]:
     """Run the variants for each pair of engines. ``engine_of``: the engine of a name; it is called when an engine is
     needed. ``available``: the names of the engines that can be judges. Yields each result as soon as it arrives. Raises
-    AdapterError if an engine's adapter does not work."""
+    AdapterError if the adapter of one of the pair does not work."""
     for first, second in pairs:
         for variant in variants:
-            third = (engine_of(name) for name in judges(first, second, available))
+            third = _started(engine_of, judges(first, second, available))
             yield (first, second), run_pair(engine_of(first), engine_of(second), third, variant)
+
+
+def _started(engine_of: Callable[[str], Engine], names: Iterable[str]) -> Iterator[Engine]:
+    """The engines that can be started; a judge that cannot is passed over."""
+    for name in names:
+        try:
+            engine = engine_of(name)
+        except AdapterError:
+            continue
+        yield engine
 
 
 def run_pair(first: Engine, second: Engine, third: Iterable[Engine], variant: Variant) -> PairResult:
@@ -124,9 +141,11 @@ def run_pair(first: Engine, second: Engine, third: Iterable[Engine], variant: Va
             return found.result(FAILED, str(difference))
         except _Refused as reason:
             return found.result(REFUSED, str(reason))
-        idle = [name for name, number in found.commits.items() if not number]
-        if idle:
-            return found.result(REFUSED, next(each for each in found.refused if each.startswith(f"{idle[0]} ")))
+        for name, number in found.commits.items():
+            if not number:
+                reasons = [each for each in found.refused if each.startswith(f"{name} ")]
+                appends = [each for each in reasons if each.startswith(f"{name} append: ")]
+                return found.result(REFUSED, (appends or reasons)[0])
         return found.result(PASSED, None)
 
 
@@ -140,8 +159,6 @@ class _PairRun:
         self.commits = {engine.name: 0 for engine in pair}
         self.refused: list[str] = []
         self._checkpoints: list[int] = []
-        # The engine that made each commit.
-        self._writers: list[Engine] = []
         self._third = third
         self._judge: Engine | None = next(third, None)
         self._began_ms = time.time_ns() // 1_000_000
@@ -164,10 +181,9 @@ class _PairRun:
         self._doctor()
         self._deltalog_reads(self._view(), range(self.model.latest + 1))
         for engine in self.pair:
-            others = [version for version, writer in enumerate(self._writers) if writer is not engine]
-            self._reads_versions(engine, [*others, self.model.latest], by_time=False)
+            self._reads(engine, "the latest version", self.model.latest)
         if self._judge is not None:
-            self._reads_versions(self._judge, range(self.model.latest + 1), by_time=True)
+            self._reads_versions(self._judge)
 
     def _step(self, number: int, act: Act) -> None:
         order = self.pair if act.by == FIRST else self.pair[::-1]
@@ -205,7 +221,6 @@ class _PairRun:
             raise WrongOutcome(wrong)
         self.model.take(act, made)
         self.commits[engine.name] += made
-        self._writers += [engine] * made
         self._judged(view, act, made)
 
     def _refuses(self, engine: Engine, error: BaseException) -> bool:
@@ -270,7 +285,6 @@ class _PairRun:
         for version in range(start, self.model.latest + 1):
             self._log(view, "commit-info-first", version)
             self._log(view, "ict-is-the-clock", version)
-            self._log(view, "checksum-has-ict", version)
         if start > 0:
             self._log(view, "pair", value=start)
 
@@ -306,14 +320,13 @@ class _PairRun:
                 return
             self._judge = next(self._third, None)
 
-    def _reads_versions(self, engine: Engine, versions: Iterable[int], by_time: bool) -> None:
-        """Versions by number and, if it resolves in-commit timestamps where they are on, by the time of each."""
-        times = self._commit_times(self._view())
-        by_time = by_time and (self.model.ict_from is None or engine.name in TIMED)
-        for version in versions:
+    def _reads_versions(self, engine: Engine) -> None:
+        """All versions by number and, if the engine resolves in-commit timestamps where they are on, by their times."""
+        by_time = self.model.ict_from is None or engine.name in TIMED
+        for version, time_ms in enumerate(self._commit_times(self._view())):
             self._reads(engine, f"version {version}", version)
             if by_time:
-                self._finds(engine, version, times[version])
+                self._finds(engine, version, time_ms)
 
     def _finds(self, engine: Engine, version: int, time_ms: int) -> None:
         try:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from deltalog.addresses import open_log
-from deltalog.doctor.examination import Examination, Progress, silent
+from deltalog.doctor.examination import Examination
 from deltalog.doctor.findings import CheckReport
+from deltalog.doctor.progress import Progress, silent
 from deltalog.environment import Environment
 from deltalog.log.reader import LogReader
 from deltalog.storage.registry import Location

@@ -8,6 +8,7 @@ exceptions.
 from __future__ import annotations
 
 import contextlib
+import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from deltalog.doctor.file_entries import Rules, examine_add, num_records_of, rul
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.live_files import LiveFiles, digest_of, vector_id
 from deltalog.doctor.parsed_statistics import examine_parsed
+from deltalog.doctor.plain_entries import PlainEntries
+from deltalog.doctor.progress import Progress, silent
 from deltalog.doctor.tombstones import Key
 from deltalog.errors import DeltaLogError, InvalidCommitError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.log.checkpoint.footer import check_footer
@@ -38,6 +41,7 @@ from deltalog.protocol.properties import SET_TRANSACTION_RETENTION_MS
 
 _SMALL = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata", "commitInfo", "cdc")
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError, DeltaLogError)
+_MOST_MISSING = 20
 _KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")])
 
 
@@ -50,6 +54,7 @@ class CheckpointExamination:
     reader: LogReader
     checkpoint: Checkpoint
     size_of: Callable[[str], int | None]
+    progress: Progress = silent
     small: Actions = field(default_factory=Actions)
     others: list[str] = field(default_factory=list)
     sidecars: list[str] = field(default_factory=list)
@@ -60,6 +65,7 @@ class CheckpointExamination:
     missing: set[Key] = field(default_factory=set)
     _adds: int = 0
     _removes: int = 0
+    _strange: set[str] = field(default_factory=set)  # the files in the checkpoint that are not live
 
     @property
     def _path(self) -> str:
@@ -243,43 +249,55 @@ class CheckpointExamination:
         protocol, metadata = self.state.protocol, self.state.metadata
         assert protocol is not None and metadata is not None
         rules = rules_of(protocol, metadata, self.reader.store.url)
-        paths: set[str] = set()
+        plain = PlainEntries(rules)
         if live is None:
             self.files = LiveFiles(place_of(self.reader.store.url))
+        known = self.files if live is None else live
+        assert known is not None
+        known.start_round()
+        self._strange.clear()
         try:
             for adds in self._pieces(Wanted("add", FILES), add_actions):
                 self._adds += len(adds)
                 for add in adds:
-                    if add.path in paths:
-                        yield found("checkpoint-file-twice", f"{add.path} appears twice.", version, self._path)
-                    paths.add(add.path)
-                    yield from self._examine_file(add, rules, live)
+                    yield from self._examine_file(add, rules, plain, live)
+                self.progress(f"files of checkpoint {version}", self._adds, max(self._adds, len(known)))
             # A V2 checkpoint must not split file actions between its top-level file and sidecars.
             if self.small.sidecars and self._has_own_files():
                 text = f"{self.checkpoint.names[0]} contains file actions although the checkpoint has sidecars."
                 yield found("checkpoint-files-split", text, version, self._path)
-            yield from self._examine_tombstones(live or self.files, paths)
+            yield from self._examine_tombstones(known)
             yield from self._examine_statistics(rules)
         except _READ_ERRORS as error:
             self.is_usable, self.files = False, None
             rule = "sidecar-unreadable" if self.small.sidecars else "checkpoint-unreadable"
             yield found(rule, str(error), version, self._path)
             return
-        if (live is not None and len(paths) < len(live)) or (live is not None and paths != live.packed.keys()):
-            for path in sorted(live.packed.keys() - paths)[:20]:
+        if live is not None and live.marked < len(live):
+            for path in heapq.nsmallest(_MOST_MISSING, live.unmarked()):
                 yield found("checkpoint-file-missing", f"The live file {path} is missing.", version, self._path)
 
-    def _examine_file(self, add: AddFile, rules: Rules, live: LiveFiles | None) -> Iterator[Finding]:
-        version = self.checkpoint.version
+    def _examine_file(
+        self, add: AddFile, rules: Rules, plain: PlainEntries, live: LiveFiles | None
+    ) -> Iterator[Finding]:
+        version, known = self.checkpoint.version, self.files if live is None else live
+        assert known is not None
+        entry = known.get(add.path)
+        if add.path in self._strange or (entry is not None and entry.round == known.round):
+            yield found("checkpoint-file-twice", f"{add.path} appears twice.", version, self._path)
         if live is None:
-            assert self.files is not None
-            self.files.put(add, version)
-            yield from examine_add(add, rules, version)
+            known.put(add, version)
+            known.mark(add.path)
+            if not plain.is_plain(add):
+                yield from examine_add(add, rules, version)
             return
-        entry = live.get(add.path)
         if entry is None:
+            self._strange.add(add.path)
             yield found("checkpoint-file-extra", f"{add.path} is not live.", version, self._path)
-        elif live.vectors.get(add.path) != vector_id(add.deletion_vector) or entry.digest != digest_of(add):
+            return
+        if entry.round != live.round:
+            live.mark(add.path)
+        if live.vectors.get(add.path) != vector_id(add.deletion_vector) or entry.digest != digest_of(add):
             text = f"{add.path} differs in size, modification time, partition values, deletion vector or row id."
             yield found("checkpoint-file-differs", text, version, self._path)
         elif add.stats and entry.records >= 0 and num_records_of(add) not in (None, entry.records):
@@ -309,13 +327,13 @@ class CheckpointExamination:
         for file in files:
             yield from examine_parsed(self.reader.store, file, rules, self.checkpoint.version, self._path)
 
-    def _examine_tombstones(self, live: LiveFiles | None, adds: set[str]) -> Iterator[Finding]:
+    def _examine_tombstones(self, known: LiveFiles) -> Iterator[Finding]:
         version = self.checkpoint.version
         for keys in self._pieces(Wanted("remove", _KEY), _keys):
             self._removes += len(keys)
             for path, vector in keys:
                 self.missing.discard((path, vector))
-                if live is not None and path in adds and live.vectors.get(path) == vector:
+                if known.vectors.get(path) == vector and (path in self._strange or known.is_marked(path)):
                     yield found("checkpoint-file-twice", f"{path} is both added and removed.", version, self._path)
         if self.missing:
             text = f"{len(self.missing)} tombstones are missing, for example that of {min(self.missing)[0]}."

@@ -6,8 +6,9 @@ error.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,21 @@ _EXPECTED = {
 _BOM = b"\xef\xbb\xbf"
 # Commits up to this size are also searched for duplicate keys.
 _SMALL = 1 << 20
+# The lines of the add actions in larger commits are decoded this many at a time.
+_ADD, _EXTRA, _LINES = (b'{"add":{', b'{"add": {'), b'" extra"', 512
+
+
+class _Add(AddFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An add action that has no field that the protocol does not define."""
+
+
+class _AddLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A line with an add action and nothing else."""
+
+    add: _Add
+
+
+_add_lines = msgspec.json.Decoder(_AddLine)
 
 
 @dataclass(slots=True)
@@ -112,13 +128,16 @@ def examine_bytes(data: bytes, version: int, path: str, actions: Actions) -> Ite
     except UnicodeDecodeError as error:
         yield found("commit-not-text", f"Byte {error.start} is not UTF-8.", version, path)
     rows = [line for line in data.split(b"\n") if line.strip()]
-    bodies = [_decoded(line) for line in rows]
+    small = len(data) <= _SMALL
+    bodies = [_decoded(line) for line in rows] if small else _decoded_lines(rows)
     if any(isinstance(body, Exception) for body in bodies) and (several := _spread(data)) is not None:
         rows, bodies = several, [_decoded(line) for line in several]
         yield found("commit-json-multiline", "An action spans several lines.", version, path)
-    small = len(data) <= _SMALL
     for number, (line, body) in enumerate(zip(rows, bodies, strict=True)):
         actions.lines += 1
+        if isinstance(body, _Add):
+            actions.adds.append(body)
+            continue
         if isinstance(body, Exception):
             actions.is_whole = False
             is_torn = number == len(rows) - 1 and not data.endswith(b"\n")
@@ -137,6 +156,28 @@ def _decoded(line: bytes) -> Any:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return error
+
+
+def _decoded_lines(rows: Sequence[bytes]) -> list[Any]:
+    """Like ``_decoded`` for each line, except that valid add actions become instances of ``_Add``, which takes a third
+    of the time and of the memory."""
+    found: list[Any] = []
+    for is_add, lines in itertools.groupby(rows, lambda line: line.startswith(_ADD)):
+        while some := [*itertools.islice(lines, _LINES)]:
+            adds = _decoded_adds(some) if is_add else None
+            found += [_decoded(line) for line in some] if adds is None else adds
+    return found
+
+
+def _decoded_adds(lines: Sequence[bytes]) -> list[_Add] | None:
+    """The add actions of the lines, one in each; None if this is not certain."""
+    data = b"\n".join(lines)
+    try:
+        # An object that spans several lines makes fewer objects than lines.
+        adds = [line.add for line in _add_lines.decode_lines(data)] if _EXTRA not in data else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return adds if len(adds) == len(lines) else None
 
 
 def _spread(data: bytes) -> list[bytes] | None:

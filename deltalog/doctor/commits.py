@@ -14,6 +14,7 @@ from deltalog.doctor.file_entries import Rules
 from deltalog.doctor.findings import Finding, found
 from deltalog.errors import CorruptTableError, DeltaLogError
 from deltalog.log.replay import PartialState
+from deltalog.protocol.actions import Metadata
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import APPEND_ONLY, ENABLE_CHANGE_DATA_FEED, Property
@@ -27,7 +28,7 @@ def examine_commit(
     unknown. ``before``: the state before the commit. ``is_known``: whether the state before the commit is completely
     known."""
     path = commit_path(version)
-    yield from _removes(actions, version, rules)
+    yield from _removes(actions, version, rules, before)
     for file in actions.cdc:
         if file.data_change:
             yield found("cdc-data-change", "dataChange is true.", version, file.path)
@@ -47,7 +48,7 @@ def examine_commit(
             yield found("txn-version-decreases", text, version, path)
     if rules is None:
         return
-    if actions.cdc and not _reads(ENABLE_CHANGE_DATA_FEED, rules):
+    if actions.cdc and not _reads(ENABLE_CHANGE_DATA_FEED, rules.metadata):
         yield found("cdc-without-feed", f"The commit has {len(actions.cdc)} cdc actions.", version, path)
     if actions.domains and not has(rules.protocol, "domainMetadata"):
         yield found("domain-without-feature", f"The commit has the domain {actions.domains[0].domain}.", version, path)
@@ -66,8 +67,10 @@ def examine_commit(
                 )
 
 
-def _removes(actions: Actions, version: int, rules: Rules | None) -> Iterator[Finding]:
-    append_only = rules is not None and has(rules.protocol, "appendOnly") and _reads(APPEND_ONLY, rules)
+def _removes(actions: Actions, version: int, rules: Rules | None, before: PartialState) -> Iterator[Finding]:
+    append_only = rules is not None and has(rules.protocol, "appendOnly") and _reads(APPEND_ONLY, rules.metadata)
+    # A commit may replace the rows of a table and make it append-only.
+    append_only = append_only and before.metadata is not None and _reads(APPEND_ONLY, before.metadata)
     without_time = 0
     for remove in actions.removes:
         if remove.extended_file_metadata and (remove.partition_values is None or remove.size is None):
@@ -83,9 +86,9 @@ def _removes(actions: Actions, version: int, rules: Rules | None) -> Iterator[Fi
         yield found("remove-time-missing", text, version, commit_path(version))
 
 
-def _reads(prop: Property[bool], rules: Rules) -> bool:
+def _reads(prop: Property[bool], metadata: Metadata) -> bool:
     try:
-        return prop.read(rules.metadata.configuration)
+        return prop.read(metadata.configuration)
     except DeltaLogError:
         return False
 

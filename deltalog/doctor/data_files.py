@@ -7,18 +7,19 @@ Spec: PROTOCOL.md#consistency-between-table-metadata-and-data-files, #per-file-s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from deltalog.doctor.file_entries import Rules, statistics, vector_rule
+from deltalog.doctor.file_entries import Rules, is_time_out_of_range, statistics, vector_rule
 from deltalog.doctor.file_values import below, contradictions, fits, is_count, is_same_kind, of_column, stored_type
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.iceberg import active, examine_file
 from deltalog.doctor.identity import bounds_of, examine_values
+from deltalog.doctor.presence import FilePresence
 from deltalog.doctor.table_metadata import mapping_of, schema_of
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.expressions.compile import CompiledExpression, compile_expression
@@ -38,9 +39,13 @@ from deltalog.protocol.schema import (
     StructType,
     leaves,
 )
-from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
+_UNREADABLE_TIME = ("data-file-not-checked", "A partition value is a time outside the years 1 to 9999.")
+_ZONED = "value-depends-on-time-zone"
+# The keys of a footer with which Spark says that dates and times are those of the Julian calendar before 1582, as in
+# older programs. The statistics are not.
+_JULIAN = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _READ_ERRORS = (
     pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError, DeltaLogError
 )  # fmt: skip
@@ -62,41 +67,51 @@ class DataExamination:
     rules: Rules
     version: int
     counts: Counts = field(default_factory=Counts)
+    absent: set[str] = field(default_factory=set)
+
+    def examine_presence(self, sizes: Mapping[str, int]) -> Iterator[Finding]:
+        """Check that live files exist and have the right size. ``sizes``: the size in bytes of each file by its path.
+        Adds the files that cannot be read to ``absent``."""
+        there = self._presence.regular_sizes(list(sizes))
+        for name, size in sizes.items():
+            if there.get(name) != size:
+                yield from self._examine_one(name, size)
+
+    def _examine_one(self, name: str, size: int) -> Iterator[Finding]:
+        try:
+            store, path = self.files.find(name)
+            meta = store.head(path)
+        except UnsafePathError:
+            finding = found("data-file-not-checked", "The file lies outside the table.", self.version, name)
+        except StoreError as error:
+            finding = found("data-file-unreadable", str(error), self.version, name)
+        else:
+            if meta is not None:
+                if meta.size_bytes not in (None, size):
+                    text = f"The file has {meta.size_bytes} bytes; its add action says {size}."
+                    yield found("data-file-size-differs", text, self.version, name)
+                return
+            finding = found("data-file-missing", "The file does not exist.", self.version, name)
+        self.absent.add(name)
+        yield finding
 
     def examine(self, add: AddFile, footer: bool, rows: bool) -> Iterator[Finding]:
-        """Check one live file. ``footer``, ``rows``: whether to read the file's footer, and whether to read its
-        rows."""
-        try:
-            store, path = self.files.find(add.path)
-        except UnsafePathError:
-            yield found("data-file-not-checked", "The file lies outside the table.", self.version, add.path)
-            return
-        try:
-            meta = store.head(path)
-        except StoreError as error:
-            yield found("data-file-unreadable", str(error), self.version, add.path)
-            return
-        if meta is None:
-            yield found("data-file-missing", "The file does not exist.", self.version, add.path)
-            return
-        is_whole = meta.size_bytes in (None, add.size)
-        if not is_whole:
-            text = f"The file has {meta.size_bytes} bytes; its add action says {add.size}."
-            yield found("data-file-size-differs", text, self.version, add.path)
+        """Check one live file that exists. ``footer``, ``rows``: whether to read the file's footer, and whether to read
+        its rows."""
         broken = False
         for rule, message in self._vector(add):
             broken = True
             yield found(rule, message, self.version, add.path)
-        for identity, column in self._identities:
+        for identity, column in self.identities:
             bounds = bounds_of(statistics(add).body, column)
             for rule, message in examine_values(identity, *bounds, "its statistics"):
                 yield found(rule, message, self.version, add.path)
         if footer:
-            for rule, message in self._footer(add, store, path):
+            for rule, message in self._footer(add):
                 broken = broken or rule == "data-file-unreadable"
                 yield found(rule, message, self.version, add.path)
         if rows and not broken:
-            for rule, message in self._rows(add):
+            for rule, message in self._rows(add) if self._has_readable_values(add) else (_UNREADABLE_TIME,):
                 yield found(rule, message, self.version, add.path)
 
     # -------------------------------------------------------------------------------- deletion vectors
@@ -121,8 +136,17 @@ class DataExamination:
     # ------------------------------------------------------------------------------- checks of footers
 
     @cached_property
+    def _presence(self) -> FilePresence:
+        return FilePresence(self.files, self.rules.place)
+
+    @cached_property
     def _schema(self) -> StructType | None:
         return schema_of(self.rules.metadata)
+
+    @cached_property
+    def _leaves(self) -> list[tuple[tuple[str, ...], StructField]]:
+        """The leaf columns with the physical names under which files and statistics store them."""
+        return [] if self.rules.schema is None else list(leaves(self.rules.schema))
 
     @cached_property
     def _columns(self) -> list[StructField]:
@@ -130,15 +154,24 @@ class DataExamination:
         partitioned = {name.lower() for name in self.rules.metadata.partition_columns}
         return [each for each in (self._schema or StructType()).fields if each.name.lower() not in partitioned]
 
-    def _footer(self, add: AddFile, store: LogStore, path: str) -> Iterator[tuple[str, str]]:
+    def _has_readable_values(self, add: AddFile) -> bool:
+        """Whether the partition values are values that Arrow's readers support."""
+        return not any(
+            is_time_out_of_range(add.partition_values.get(name), column.data_type)
+            for name, column in self.rules.partitions.items()
+            if column is not None and _is_time(column)
+        )
+
+    def _footer(self, add: AddFile) -> Iterator[tuple[str, str]]:
         try:
+            store, path = self.files.find(add.path)
             with contextlib.closing(store.open_input(path)) as source:
                 footer = read_footer(source)
             stored = list(footer.schema.to_arrow_schema())
             self.counts.footers += 1
             yield from self._types(stored)
             yield from self._iceberg(stored, footer)
-            yield from self._statistics(add, footer, {each.name.lower(): each.type for each in stored})
+            yield from self._statistics(add, footer, stored)
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)
 
@@ -159,7 +192,7 @@ class DataExamination:
                     f"{column.name} is {kind} in the file and {column.data_type} in the schema.",
                 )
 
-    def _statistics(self, add: AddFile, footer: Any, stored: Mapping[str, pa.DataType]) -> Iterator[tuple[str, str]]:
+    def _statistics(self, add: AddFile, footer: Any, fields: Sequence[pa.Field]) -> Iterator[tuple[str, str]]:
         known = statistics(add)
         vector = add.deletion_vector
         if known.num_records is not None and known.num_records != footer.num_rows:
@@ -172,11 +205,12 @@ class DataExamination:
             )
         if vector is not None or not known.body:
             return  # after deletions, the bounds may describe only the remaining rows
-        chunks = chunks_by_path(footer)
+        chunks, is_julian = chunks_by_path(footer, fields), _is_julian(footer)
+        stored = {each.name.lower(): each.type for each in fields}
         is_tight = known.body.get("tightBounds") is not False
-        if chunks is None or self.rules.schema is None:
+        if chunks is None:
             return
-        for path, column in leaves(self.rules.schema):
+        for path, column in self._leaves:
             found_chunks = chunks.get(tuple(name.lower() for name in path))
             if not found_chunks:
                 continue
@@ -185,13 +219,17 @@ class DataExamination:
             own = of_column(body, "nullCount", path[-1])
             if nulls is not None and is_count(own) and own != nulls and is_tight:
                 yield "stats-contradict-footer", f"nullCount of {name} is {own}; the file has {nulls} NULLs."
-            bounds = value_bounds(found_chunks, column.data_type)
+            bounds = None if is_julian and _is_time(column) else value_bounds(found_chunks, column.data_type)
             if bounds is not None and is_same_kind(stored_type(stored, path), column.data_type):
                 for slight, text in contradictions(body, path[-1], column.data_type, bounds, is_tight):
                     yield "stats-rounded" if slight else "stats-contradict-footer", text
 
+    @cached_property
+    def _iceberg_versions(self) -> Sequence[int]:
+        return list(active(self.rules.protocol, self.rules.metadata))
+
     def _iceberg(self, stored: list[pa.Field], footer: Any) -> Iterator[tuple[str, str]]:
-        numbers = active(self.rules.protocol, self.rules.metadata)
+        numbers = self._iceberg_versions
         if not numbers:
             return
         ids = [int((each.metadata or {}).get(b"PARQUET:field_id", -1)) for each in stored]
@@ -206,7 +244,7 @@ class DataExamination:
                 yield "iceberg-file-violated", text
 
     @cached_property
-    def _identities(self) -> list[tuple[Identity, str]]:
+    def identities(self) -> list[tuple[Identity, str]]:
         """The identity columns, each with its name in statistics."""
         found = [(identity_of(column), name) for column, name in self._named()]
         return [(identity, name) for identity, name in found if identity is not None]
@@ -235,7 +273,7 @@ class DataExamination:
             yield "data-file-unreadable", str(error)
             return
         self.counts.rows += tally.rows
-        held = self._held(add)
+        held, is_julian = self._held(add)
         yield from tally.findings()
         known = statistics(add)
         is_tight = known.body.get("tightBounds") is not False
@@ -251,18 +289,18 @@ class DataExamination:
                 yield "stats-contradict-data", f"nullCount of {column.name} is {own}; {nulls} values are NULL."
             elif is_count(own) and own == 0 and nulls:
                 yield "stats-contradict-data", f"nullCount of {column.name} is 0; {nulls} values are NULL."
-            if low is not None and high is not None:
+            if low is not None and high is not None and not (is_julian and _is_time(column)):
                 exact = is_tight and add.deletion_vector is None
                 for slight, text in contradictions(known.body, name, column.data_type, (low, high), exact):
                     yield "stats-rounded" if slight else "stats-contradict-data", text
 
-    def _held(self, add: AddFile) -> set[str] | None:
-        """The names of the columns in a file, in lower case; None with column mapping by id."""
-        if mapping_of(self.rules.metadata) == "id":
-            return None
+    def _held(self, add: AddFile) -> tuple[set[str] | None, bool]:
+        """The names of the columns in a file, in lower case (None with column mapping by id), and whether its dates and
+        times are Julian before 1582."""
         store, path = self.files.find(add.path)
         with contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
-            return {name.lower() for name in file.schema_arrow.names}
+            names = {name.lower() for name in file.schema_arrow.names}
+            return None if mapping_of(self.rules.metadata) == "id" else names, _is_julian(file.metadata)
 
     @cached_property
     def _checks(self) -> list[tuple[str, str, CompiledExpression, str | None]]:
@@ -273,14 +311,24 @@ class DataExamination:
             if key.startswith(CONSTRAINT_PREFIX):
                 with contextlib.suppress(DeltaLogError):
                     expression = compile_expression(text, schema, PrimitiveType("boolean"))
-                    checks.append(("constraint-violated", key.removeprefix(CONSTRAINT_PREFIX), expression, None))
+                    rule = _ZONED if _reads_timestamp(expression, schema) else "constraint-violated"
+                    checks.append((rule, key.removeprefix(CONSTRAINT_PREFIX), expression, None))
         for column in schema.fields:
             generation = column.metadata.get(GENERATION_KEY)
             if isinstance(generation, str):
                 with contextlib.suppress(DeltaLogError):
                     expression = compile_expression(generation, schema, column.data_type)
-                    checks.append(("generated-value-wrong", column.name, expression, column.name))
+                    rule = _ZONED if _reads_timestamp(expression, schema) else "generated-value-wrong"
+                    checks.append((rule, column.name, expression, column.name))
         return checks
+
+
+def _is_julian(footer: Any) -> bool:
+    return any(key in (footer.metadata or {}) for key in _JULIAN)
+
+
+def _is_time(column: StructField) -> bool:
+    return str(column.data_type) in ("date", "timestamp", "timestamp_ntz")
 
 
 class _Tally:
@@ -336,6 +384,12 @@ class _Tally:
                 yield "data-null-in-required-column", text
         for (rule, name), rows in self._broken.items():
             yield rule, f"{name}: {rows} of {self.rows} rows."
+
+
+def _reads_timestamp(expression: CompiledExpression, schema: StructType) -> bool:
+    """Whether the result can depend on the time zone of a writer's session."""
+    columns = dict(leaves(schema))
+    return any(str(columns[path].data_type) == "timestamp" for path in expression.columns if path in columns)
 
 
 _ORDERED = frozenset(

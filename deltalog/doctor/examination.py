@@ -7,9 +7,12 @@ files, the reconciled actions of the range of a log compaction file, and a few c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from deltalog.arrow_arrays import strings
 from deltalog.doctor.catalog_state import examine_shown, list_log
 from deltalog.doctor.checkpoints import CheckpointExamination, examine_leftover_sidecars
 from deltalog.doctor.checksums import CheckpointSize, KnownState, examine_checksum, examine_hint
@@ -23,6 +26,7 @@ from deltalog.doctor.features import (
     examine_needs,
     examine_properties,
     examine_protocol,
+    has,
     is_on,
 )
 from deltalog.doctor.file_entries import ENTRY_RULES, Rules, examine_add, rules_of
@@ -30,19 +34,23 @@ from deltalog.doctor.findings import CheckReport, Collector, Examined, Finding, 
 from deltalog.doctor.iceberg import changed_partitions
 from deltalog.doctor.listing import LogFiles, examine_names, examine_segment, examine_staged, log_files
 from deltalog.doctor.live_files import LiveFiles, apply, digest_of, examine_row_ids
+from deltalog.doctor.lost_commits import UNKNOWN_MS, examine_reach
 from deltalog.doctor.lost_versions import RemovedFiles, described, lost, names_of
+from deltalog.doctor.plain_entries import PlainEntries
+from deltalog.doctor.presence import AT_ONCE, FilePresence, parts
+from deltalog.doctor.progress import Progress, silent
 from deltalog.doctor.staged_commits import examine_published, examine_ratified
 from deltalog.doctor.table_metadata import EarlierMetadata, examine_change, examine_domains, examine_metadata, schema_of
 from deltalog.doctor.tombstones import MOST, Key, Tombstones
 from deltalog.environment import Environment
-from deltalog.errors import DeltaLogError, ObjectNotFoundError, StoreError
+from deltalog.errors import DeltaLogError, InvalidPropertyError, ObjectNotFoundError, StoreError
+from deltalog.lazy_arrow import pc
 from deltalog.log.checkpoint.reader import LEAN
 from deltalog.log.checkpoint.rows import Wanted
 from deltalog.log.file_tables import FILES, add_actions
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import PartialState, advance
 from deltalog.log.segment import Checkpoint
-from deltalog.parallel import mapped
 from deltalog.protocol.actions import AddFile, Metadata, Protocol
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import (
@@ -55,20 +63,18 @@ from deltalog.protocol.paths import (
     log_path,
     place_of,
 )
+from deltalog.protocol.retention import log_cutoff_ms
 from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
+from deltalog.protocol.timestamps import LARGEST_MS
 from deltalog.storage.base import FileMeta
-from deltalog.storage.remote import PARALLEL_GETS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Unless ``deep`` is set, a check reads this many footers. On a remote store, a check without ``deep`` also does not
 # verify that the remaining data files exist.
 FOOTERS = 10_000
-_AT_ONCE, _AT_ONCE_BYTES = 64, 64 << 20
-
-Progress = Callable[[str, int, int], None]
-
-
-def silent(what: str, done: int, of: int) -> None:
-    """The default ``progress``, which reports nothing."""
+_AT_ONCE, _AT_ONCE_BYTES = 64, 8 << 20
 
 
 @dataclass
@@ -92,8 +98,11 @@ class Examination:
     _tombstones: Tombstones = field(default_factory=Tombstones)
     _current: list[Finding] = field(default_factory=list)
     _rules: Rules | None = None
+    _plain: PlainEntries | None = None
     _earlier: EarlierMetadata = field(default_factory=EarlierMetadata)
     _examined: Examined = field(default_factory=Examined)
+    _commit_ms: array[int] = field(default_factory=lambda: array("q"))  # of each commit, if known
+    _created_ms: int | None = None  # of the table, according to the first metaData in the log
 
     def run(self) -> CheckReport:
         """Run the check. Raises only the store's error if the store is unreachable at the first listing."""
@@ -222,7 +231,7 @@ class Examination:
             ):
                 self.collector.one(f"{kind}-missing", f"No {kind} action up to version {version}.", version, path)
         if (actions.protocols or actions.metadatas) and protocol is not None and metadata is not None:
-            self._rules = rules_of(protocol, metadata, self.reader.store.url)
+            self._use(protocol, metadata)
         known = self._rules if protocol is not None and metadata is not None else None
         first = not self.collector.has("commit-info-absent")
         self.collector.take(
@@ -231,8 +240,10 @@ class Examination:
             if first or finding.rule != "commit-info-absent"
         )
         if known is not None:
+            assert self._plain is not None
             for add in actions.adds:
-                self.collector.take(examine_add(add, known, version))
+                if not self._plain.is_plain(add):
+                    self.collector.take(examine_add(add, known, version))
         for file in actions.cdc:
             self._change_file(file.path, version)
         older = self.live is not None and self._has_older_files(actions)
@@ -252,10 +263,15 @@ class Examination:
         self._times.take(
             version, actions, active, file_ms, not isinstance(data, str) and (actions.is_whole or bool(actions.lines))
         )
+        self._commit_ms.append(_time_of(actions, active, file_ms))
         if not actions.is_whole:
             self.live = None
         if version in files.listing.checksums:
             self._checksum(version, actions, active)
+
+    def _use(self, protocol: Protocol, metadata: Metadata) -> None:
+        self._rules = rules_of(protocol, metadata, self.reader.store.url)
+        self._plain = PlainEntries(self._rules)
 
     def _change_file(self, named: str, version: int) -> None:
         """Check that a change data file exists."""
@@ -280,15 +296,23 @@ class Examination:
             self.collector.take(examine_lowering(before.protocol, protocol, operation, version, path))
         if before.metadata is not None and metadata is not None and actions.metadatas:
             restored = self._earlier.restored_by(actions.info)
-            self.collector.take(examine_change(before.metadata, metadata, version, path, older, restored))
+            records_types = protocol is None or has(protocol, "typeWidening")
+            self.collector.take(
+                examine_change(before.metadata, metadata, version, path, older, restored, records_types)
+            )
             if protocol is not None and self.live is not None:
                 self.collector.take(
                     found(rule, text, version, path)
                     for rule, text in changed_partitions(protocol, before.metadata, metadata)
                 )
         if metadata is not None and actions.metadatas:
-            self._earlier.take(version, metadata)
+            self._take_metadata(version, metadata)
         self._examine_state(version, path)
+
+    def _take_metadata(self, version: int, metadata: Metadata) -> None:
+        self._earlier.take(version, metadata)
+        if self._created_ms is None:
+            self._created_ms = metadata.created_time
 
     def _examine_state(self, version: int, path: str) -> None:
         """Check the protocol and metadata as of this version. A defect that a later version corrects is reported as a
@@ -317,7 +341,7 @@ class Examination:
             meta = files.metas.get(name)
             return None if meta is None else meta.size_bytes
 
-        examination = CheckpointExamination(self.reader, checkpoint, size_of)
+        examination = CheckpointExamination(self.reader, checkpoint, size_of, self.progress)
         known = self.state if self.live is not None else None
         times = [files.metas[name].modification_time_ms for name in checkpoint.names if name in files.metas]
         written_ms = max((each for each in times if each is not None), default=None)
@@ -343,8 +367,8 @@ class Examination:
             )
             self.state = examination.state
             assert self.state.protocol is not None and self.state.metadata is not None
-            self._rules = rules_of(self.state.protocol, self.state.metadata, self.reader.store.url)
-            self._earlier.take(checkpoint.version, self.state.metadata)
+            self._use(self.state.protocol, self.state.metadata)
+            self._take_metadata(checkpoint.version, self.state.metadata)
             if changed:
                 self._examine_state(checkpoint.version, log_path(checkpoint.names[0]))
 
@@ -377,6 +401,7 @@ class Examination:
         if metadata is not None:
             last_commit = files.listing.commits[-1] if files.listing.commits else latest
             self.collector.take(self._times.finish(metadata.configuration, last_commit))
+            self.collector.take(self._examine_reach(files, metadata))
         managed = protocol is not None and CATALOG_MANAGED in (protocol.writer_features or ())
         if protocol is not None and metadata is not None:
             self.collector.take(examine_domains(protocol, metadata, self.state.domains, latest, path))
@@ -405,6 +430,15 @@ class Examination:
                 domains = self.state.domains.values()
                 self.collector.take(examine_shown(self.reader.store, latest, protocol, metadata, domains))
         self._gone(files)
+
+    def _examine_reach(self, files: LogFiles, metadata: Metadata) -> Iterator[Finding]:
+        try:
+            cutoff_ms = log_cutoff_ms(metadata.configuration, self.environment.clock_ms())
+        except InvalidPropertyError:
+            return
+        unusable = set(self._unusable)
+        usable = [each.version for each in files.listing.checkpoints if each not in unusable]
+        yield from examine_reach(files.listing.commits, self._commit_ms, usable, self._created_ms, cutoff_ms)
 
     def _gone(self, files: LogFiles) -> None:
         """Report commits that are missing although time travel by timestamp needs them."""
@@ -437,16 +471,21 @@ class Examination:
 
     # --------------------------------------------------------------------------------------- data files
 
-    def _live_adds(self, files: LogFiles) -> Iterator[AddFile]:
-        """Yield the add actions of the live files, first those in the newest checkpoint, then those in later commits.
-        Removes every yielded file from ``live``."""
+    def _live_adds(self, files: LogFiles, wanted: Collection[str] | None) -> Iterator[AddFile]:
+        """Yield the add actions of the live files, or of those of them that are ``wanted``: first those in the newest
+        checkpoint, then those in later commits. Removes every yielded file from ``live``."""
         assert self.live is not None
         start = 0
+        names = None if wanted is None else strings(list(wanted))
+
+        def adds_of(rows: pa.Table) -> list[AddFile]:
+            return add_actions(rows if names is None else rows.filter(pc.is_in(rows["path"], value_set=names)))
+
         if self._base is not None:
             checkpoint, version = self._base
             start = version + 1
             try:
-                for adds in self.reader.checkpoint(checkpoint).file_pieces(Wanted("add", FILES), add_actions, LEAN):
+                for adds in self.reader.checkpoint(checkpoint).file_pieces(Wanted("add", FILES), adds_of, LEAN):
                     yield from self._still_live(adds)
             except (DeltaLogError, OSError):
                 start = 0
@@ -456,7 +495,7 @@ class Examination:
                 actions = Actions()
                 for _ in examine_bytes(data, version, commit_path(version), actions):
                     pass  # the findings of this commit were reported before
-                yield from self._still_live(actions.adds)
+                yield from self._still_live(add for add in actions.adds if wanted is None or add.path in wanted)
 
     def _still_live(self, adds: Iterable[AddFile]) -> Iterator[AddFile]:
         assert self.live is not None
@@ -472,16 +511,15 @@ class Examination:
         assert self.live is not None
         spans = self._removed.needed(metadata.configuration, self.live)
         names = names_of(reversed(spans))
-        remote = self.reader.store.is_remote
         if not self._removed.is_whole:
             text = f"More than {MOST} files were removed within the retention period."
             self.collector.one("data-file-not-checked", text, self.latest)
-        if remote and not self.deep and len(names) > FOOTERS:
+        if self.reader.store.is_remote and not self.deep and len(names) > FOOTERS:
             text = f"Only the last {FOOTERS} of the {len(names)} files that earlier versions need were looked for."
             self.collector.one("data-file-not-checked", text, self.latest)
             names = names[:FOOTERS]
-        answers = mapped(names, self._is_gone, PARALLEL_GETS if remote else 0, PARALLEL_GETS)
-        gone = {name for name, is_gone in zip(names, answers, strict=True) if is_gone}
+        presence = FilePresence(self.reader.files, self.live.place)
+        gone = presence.missing(names, lambda done: self.progress("removed files", done, len(names)))
         affected = list(lost(spans, gone))
         if affected:
             first = min(affected, key=lambda span: span.first)
@@ -489,34 +527,38 @@ class Examination:
             text = f"Missing files: {len(gone)}. Unreadable versions: {described(affected)}."
             self.collector.one("version-lost", text, max(span.last for span in affected), path)
 
-    def _is_gone(self, name: str) -> bool:
-        try:
-            store, path = self.reader.files.find(name)
-            return store.head(path) is None
-        except (DeltaLogError, OSError):
-            # The file is outside the table, or the store is unreachable: whether the file exists is unknown.
-            return False
-
     def _examine_data(self, files: LogFiles) -> Counts:
         assert self.live is not None and self._rules is not None and self.latest is not None
+        live, total = self.live, len(self.live)
         examination = DataExamination(self.reader.files, self._rules, self.latest)
-        total = len(self.live)
-        every = max(1, -(-total // FOOTERS))
-        remote = self.reader.store.is_remote
-        left_out = 0
-        for number, add in enumerate(self._live_adds(files)):
-            chosen = self.deep or number % every == 0
-            if chosen or not remote:
-                self.collector.take(examination.examine(add, chosen, self.deep))
-            else:
-                left_out += 1
-            if number % 100 == 0:
-                self.progress("data files", number, total)
-        if left_out or (every > 1 and not self.deep):
+        every = 1 if self.deep else max(1, -(-total // FOOTERS))
+        chosen = None if every == 1 else set(itertools.islice(live.packed, 0, None, every))
+        is_sampled = chosen is not None and self.reader.store.is_remote
+        for number, some in enumerate(parts(chosen if chosen is not None and is_sampled else live.packed)):
+            self.progress("data files", number * AT_ONCE, len(chosen) if chosen is not None and is_sampled else total)
+            self.collector.take(examination.examine_presence(live.sizes(some)))
+        wanted = chosen
+        if chosen is not None and not is_sampled:
+            wanted = None if examination.identities else {*chosen, *live.vectors}
+        number = total if wanted is None else len(wanted)
+        for done, add in enumerate(self._live_adds(files, wanted)):
+            if add.path not in examination.absent:
+                footer = chosen is None or add.path in chosen
+                self.collector.take(examination.examine(add, footer, self.deep))
+            if done % 100 == 0:
+                self.progress("footers", done, number)
+        if every > 1:
             text = f"Footers were read for one in {every} of {total} files."
             self.collector.one("data-file-not-checked", text, self.latest)
-        self.progress("data files", total, total)
+        self.progress("footers", number, number)
         return examination.counts
+
+
+def _time_of(actions: Actions, is_ict_on: bool | None, file_ms: int | None) -> int:
+    """The time of a commit in ms since 1970, or UNKNOWN_MS."""
+    ict_ms = actions.info.in_commit_timestamp_ms if is_ict_on and actions.info is not None else None
+    time_ms = file_ms if ict_ms is None else ict_ms
+    return UNKNOWN_MS if time_ms is None or not 0 <= time_ms <= LARGEST_MS else time_ms
 
 
 def _of_state(protocol: Protocol | None, metadata: Metadata | None, version: int, path: str) -> Iterator[Finding]:

@@ -36,6 +36,9 @@ from deltalog.protocol.timestamps import parse_iso
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 _UNENCODED = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+# Dates and times whose year is outside 1 to 9999.
+_BEYOND = re.compile(r"[+-]?\d{5,}-|-\d{1,4}-|0000-")
+_TIMES = frozenset(["date", "timestamp", "timestamp_ntz"])
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, "+Infinity": math.inf, "INF": math.inf}
 # Defects of a single add action. Such a defect affects readers of the latest version only while the file is live.
@@ -116,6 +119,11 @@ def identity(path: str, place: Place) -> str:
         return re.sub(r"^file:/+", "/", text)
 
 
+def is_ordinary(path: str) -> bool:
+    """Whether a path breaks no rule, as nearly all paths; ``_path`` checks the others."""
+    return _ORDINARY.fullmatch(path) is not None and not path.startswith("_")
+
+
 @dataclass(slots=True)
 class Statistics:
     """The statistics of a file, as far as they can be read. ``num_records`` is None if it is missing or invalid."""
@@ -128,7 +136,7 @@ def examine_add(add: AddFile, rules: Rules, version: int) -> Iterator[Finding]:
     """Check a single add action, without regard to other actions."""
     for rule, text in (
         *_path(add.path, rules),
-        *_partition_values(add, rules),
+        *examine_partition_values(add, rules),
         *_statistics(add, rules),
         *(_vector(add, add.deletion_vector, rules) if add.deletion_vector is not None else ()),
     ):
@@ -156,7 +164,8 @@ def _path(path: str, rules: Rules) -> Iterator[tuple[str, str]]:
         yield "data-file-hidden", f"The file lies in {relative.partition('/')[0]}."
 
 
-def _partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
+def examine_partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
+    """Check the partition values of an add action. Yields rules and messages."""
     values = add.partition_values
     for name, column in rules.partitions.items():
         if name not in values:
@@ -165,7 +174,8 @@ def _partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
             try:
                 value = parse(values[name], column.data_type, name)
             except CorruptTableError as error:
-                yield "partition-value-invalid", str(error)
+                if not is_time_out_of_range(values[name], column.data_type):
+                    yield "partition-value-invalid", str(error)
                 continue
             if value is None and not column.nullable:
                 yield "partition-value-null", f"The value of {name} is NULL."
@@ -174,6 +184,20 @@ def _partition_values(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
         yield "partition-values-extra", f"There are values for {', '.join(extra)}."
     if values and "=" in add.path:
         yield from _directories(add, rules)
+
+
+def is_time_out_of_range(text: str | None, kind: DataType) -> bool:
+    """Whether a partition value is a date or a time whose year, in UTC, is outside 1 to 9999, the years that Python
+    supports. Spark's years 1 and 9999 can be such years in UTC."""
+    if text is None or str(kind) not in _TIMES:
+        return False
+    try:
+        value = as_value(text, kind)
+        return value is None or (str(kind) == "timestamp" and value.astimezone(datetime.timezone.utc) is None)
+    except OverflowError:
+        return True
+    except (ValueError, TypeError, DeltaLogError):
+        return False
 
 
 def _directories(add: AddFile, rules: Rules) -> Iterator[tuple[str, str]]:
@@ -354,7 +378,7 @@ def _text(value: Any) -> bytes:
 
 
 def _date(value: Any) -> datetime.date:
-    if re.match(r"[+-]?\d{5,}-", value) or value.startswith("-"):
+    if _BEYOND.match(value):
         raise _Beyond
     return datetime.date.fromisoformat(value[:10])
 
@@ -364,7 +388,7 @@ class _Beyond(Exception):
 
 
 def _moment(value: Any) -> datetime.datetime:
-    if re.match(r"[+-]?\d{5,}-", value) or value.startswith("-"):
+    if _BEYOND.match(value):
         raise _Beyond
     moment = parse_iso(value)
     return moment.replace(tzinfo=datetime.timezone.utc) if moment.tzinfo is None else moment

@@ -173,6 +173,9 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ("generated-columns", (
         ("generated-column-invalid", "warning", "deltalog cannot evaluate the expression of a generated column",
          "Check it."),
+        ("value-depends-on-time-zone", "warning",
+         "Rows contradict a generated column or a CHECK constraint over a timestamp, if times without a zone are UTC",
+         "Nothing, if the writers of the rows use another time zone. Otherwise correct the rows."),
         ("generated-value-wrong", "error", "Values of a generated column differ from its expression",
          "Correct the rows."),
     )),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -122,6 +123,11 @@ def _plain(value: Any, kind: DataType) -> Any:
     return value
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    """Whether a type is any of Arrow's types of lists: a file may name one that Parquet does not distinguish."""
+    return hasattr(kind, "value_field")
+
+
 def fits(stored: pa.DataType, wanted: DataType) -> bool:
     """Whether the type of a column in a file matches the column of the table, possibly after widening."""
     while isinstance(stored, pa.BaseExtensionType):
@@ -131,15 +137,17 @@ def fits(stored: pa.DataType, wanted: DataType) -> bool:
     if isinstance(wanted, StructType) or str(wanted) == "variant":
         return bool(pa.types.is_struct(stored))
     if isinstance(wanted, MapType):
-        return bool(pa.types.is_map(stored)) or (pa.types.is_list(stored) and pa.types.is_struct(stored.value_type))
+        return bool(pa.types.is_map(stored)) or (_is_list(stored) and pa.types.is_struct(stored.value_type))
     if isinstance(wanted, ArrayType):
-        return bool(pa.types.is_list(stored) or pa.types.is_large_list(stored)) and fits(
-            stored.value_type, wanted.element_type
-        )
+        return _is_list(stored) and fits(stored.value_type, wanted.element_type)
     if pa.types.is_nested(stored):
         return False
-    if wanted == VOID or pa.types.is_null(stored):
-        return True
+    return wanted == VOID or bool(pa.types.is_null(stored)) or _fits_value(stored, wanted)
+
+
+@lru_cache(10_000)
+def _fits_value(stored: pa.DataType, wanted: DataType) -> bool:
+    """``fits`` for types of single values."""
     texts = {"string", "binary"}
     try:
         own = StructType.from_arrow(pa.schema([("a", stored)])).fields[0].data_type

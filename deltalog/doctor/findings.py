@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import urllib.parse
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -11,6 +13,8 @@ from deltalog.doctor.rules import RULES, SEVERITIES, Severity
 
 # The maximum number of findings per rule in a report; it bounds the memory that the report uses.
 MOST_OF_A_RULE = 100
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +195,30 @@ def to_sarif(report: CheckReport, tool_version: str) -> dict[str, Any]:
 
 
 def _result(report: CheckReport, finding: Finding, index: int, level: str) -> dict[str, Any]:
-    path = finding.path or "_delta_log"
     text = finding.message if finding.version is None else f"Version {finding.version}: {finding.message}"
-    uri = path if ":" in path.partition("/")[0] else f"{report.url.rstrip('/')}/{path}"
     return {
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": level,
         "message": {"text": f"{text} {finding.remedy}"},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri.replace(" ", "%20")}}}],
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": _uri(report.url, finding.path or "_delta_log")}}}
+        ],
         "properties": {"version": finding.version, "section": RULES[finding.rule].section},
     }
+
+
+def _uri(table_url: str, path: str) -> str:
+    """The URI of a file of a table. ``path``: as spelled in the log, where it is usually percent-encoded and may be
+    absolute; it is untrusted. ``table_url``: not percent-encoded."""
+    if _SCHEME.match(path):
+        return _encoded(path)
+    root = f"file://{table_url}" if table_url.startswith("/") else table_url
+    if path.startswith("/"):
+        return _encoded(f"file://{path}")
+    return f"{_encoded(root.replace('%', '%25').rstrip('/'))}/{_encoded(path)}"
+
+
+def _encoded(uri: str) -> str:
+    """Percent-encode what a URI cannot contain, and percent signs that encode nothing."""
+    return urllib.parse.quote(_STRAY_PERCENT.sub("%25", uri), safe="%/:@!$&'()*+,;=~", errors="replace")

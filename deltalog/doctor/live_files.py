@@ -19,7 +19,8 @@ from deltalog.log.table_totals import DELETED_BINS, SIZE_BINS
 from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.paths import Place
 
-_PACKED = struct.Struct("<qqqqqqQ")
+_PACKED, _MARK = struct.Struct("<qqqqqqQI"), struct.Struct("<I")
+_MARK_BYTES, _HASH_BITS = 4, 2**64 - 1
 # Operations (None: unknown) that may add a file with an earlier default row commit version: a restored or cloned file
 # keeps its own.
 _KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
@@ -28,7 +29,7 @@ _KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
 class Entry(NamedTuple):
     """The properties of a live file that are kept in memory; -1 for absent values. ``version``: the first version in
     which the file is live, according to the part of the log that still exists. ``digest``: ``digest_of`` its add
-    action."""
+    action. ``round``: the last round of ``LiveFiles.mark`` in which the file was marked."""
 
     version: int
     size: int
@@ -37,15 +38,18 @@ class Entry(NamedTuple):
     base_row_id: int
     row_version: int
     digest: int
+    round: int
 
 
 def digest_of(add: AddFile) -> int:
     """A hash of an add action that ignores statistics, tags and dataChange."""
-    values = tuple(sorted((name, value or None) for name, value in add.partition_values.items()))
-    vector = add.deletion_vector
-    key = (add.size, add.modification_time, values, add.base_row_id, add.default_row_commit_version,
-           None if vector is None else (vector.unique_id, vector.cardinality, vector.size_in_bytes))  # fmt: skip
-    return hash(key) & (2**64 - 1)
+    values, vector = add.partition_values, add.deletion_vector
+    key = (
+        add.size, add.modification_time, add.base_row_id, add.default_row_commit_version,
+        tuple(sorted((name, value or None) for name, value in values.items())) if values else (),
+        None if vector is None else (vector.unique_id, vector.cardinality, vector.size_in_bytes),
+    )  # fmt: skip
+    return hash(key) & _HASH_BITS
 
 
 def vector_id(vector: DeletionVector | None) -> str | None:
@@ -66,6 +70,8 @@ class LiveFiles:
     size_counts: list[int] = field(default_factory=lambda: [0] * len(SIZE_BINS))
     size_sums: list[int] = field(default_factory=lambda: [0] * len(SIZE_BINS))
     deleted_counts: list[int] = field(default_factory=lambda: [0] * len(DELETED_BINS))
+    round: int = 0
+    marked: int = 0  # the number of files that were marked in this round
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -73,7 +79,29 @@ class LiveFiles:
     def get(self, path: str) -> Entry | None:
         """The entry of a live file."""
         data = self.packed.get(path)
-        return None if data is None else Entry(*_PACKED.unpack(data))
+        return None if data is None else Entry._make(_PACKED.unpack(data))
+
+    def sizes(self, paths: Iterable[str]) -> dict[str, int]:
+        """The sizes in bytes of live files."""
+        return {path: _PACKED.unpack(self.packed[path])[1] for path in paths}
+
+    def start_round(self) -> None:
+        """Unmark all files. Marks take no memory, unlike a set of paths."""
+        self.round, self.marked = self.round + 1, 0
+
+    def mark(self, path: str) -> None:
+        """Mark a live file that is not yet marked in this round."""
+        self.packed[path] = self.packed[path][:-_MARK_BYTES] + _MARK.pack(self.round)
+        self.marked += 1
+
+    def is_marked(self, path: str) -> bool:
+        entry = self.get(path)
+        return entry is not None and entry.round == self.round
+
+    def unmarked(self) -> Iterator[str]:
+        """The live files that were not marked in this round."""
+        mark = _MARK.pack(self.round)
+        return (path for path, data in self.packed.items() if not data.endswith(mark))
 
     def put(self, add: AddFile, version: int) -> None:
         """Add a file that has been live since ``version``, replacing any entry with the same path."""
@@ -85,7 +113,7 @@ class LiveFiles:
         entry = Entry(
             version, add.size, deleted, -1 if records is None or records >= 2**63 else records,
             -1 if add.base_row_id is None else add.base_row_id,
-            -1 if add.default_row_commit_version is None else add.default_row_commit_version, digest_of(add),
+            -1 if add.default_row_commit_version is None else add.default_row_commit_version, digest_of(add), 0,
         )  # fmt: skip
         self.packed[add.path] = _PACKED.pack(*entry)
         if vector is not None:
@@ -142,7 +170,7 @@ def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None,
         elif is_exact:
             text = "The file is not live." if live is None else "The file is live with another deletion vector."
             yield found("remove-not-live", text, version, remove.path)
-    new = False
+    new, tracks_rows = False, rules is not None and rules.tracks_rows
     operation = actions.info.operation if actions.info is not None else None
     for add in actions.adds:
         live = files.get(add.path)
@@ -150,7 +178,8 @@ def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None,
             text = f"The vector of the live file is {(files.vectors.get(add.path) or 'none')[:80]}."
             yield found("file-live-with-two-vectors", text, version, add.path)
         new = new or live is None
-        yield from _examine_row_ids(add, live or before.get(add.path), version, rules, operation)
+        if tracks_rows:
+            yield from _examine_row_ids(add, live or before.get(add.path), version, operation)
         # If a file is re-added unchanged, it has been live since its earlier version.
         same = live is not None and files.vectors.get(add.path) == vector_id(add.deletion_vector)
         files.put(add, live.version if same and live is not None else version)
@@ -196,11 +225,7 @@ def _examine_removed_ids(remove: RemoveFile, live: Entry, version: int, rules: R
         yield found("remove-row-id-differs", text, version, remove.path)
 
 
-def _examine_row_ids(
-    add: AddFile, live: Entry | None, version: int, rules: Rules | None, operation: str | None
-) -> Iterator[Finding]:
-    if rules is None or not rules.tracks_rows:
-        return
+def _examine_row_ids(add: AddFile, live: Entry | None, version: int, operation: str | None) -> Iterator[Finding]:
     if add.base_row_id is None or add.default_row_commit_version is None:
         missing = "baseRowId" if add.base_row_id is None else "defaultRowCommitVersion"
         yield found("row-id-missing", f"The add action has no {missing}.", version, add.path)

@@ -333,5 +333,8 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("cleanup-without-checkpoint", "warning",
          "Old commits remain that are unreadable without an earlier checkpoint",
          "Nothing: log clean-up deletes them."),
+        ("version-unreachable", "warning",
+         "A version within the log retention cannot be read: commits or checkpoints that it needs are missing",
+         "Restore the files from a copy. Clean up the log with a retention of delta.logRetentionDuration or longer."),
     )),
 )  # fmt: skip

@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from deltalog.doctor.commit_lines import Actions
 from deltalog.doctor.live_files import LiveFiles, vector_id
+from deltalog.doctor.lost_commits import described_ranges
 from deltalog.doctor.tombstones import MOST, Key
 from deltalog.errors import InvalidDataFileError, InvalidPropertyError
 from deltalog.protocol.actions import DeletionVector
 from deltalog.protocol.deletion_vectors import file_of
 from deltalog.protocol.retention import tombstone_cutoff_ms
-
-_RANGES = 20
 
 
 class Span(NamedTuple):
@@ -97,12 +96,4 @@ def lost(spans: Iterable[Span], gone: set[str]) -> Iterator[Span]:
 
 def described(spans: Iterable[Span]) -> str:
     """The versions in the given spans as text, such as ``3, 5 to 8``."""
-    ranges: list[list[int]] = []
-    for first, last in sorted((span.first, span.last) for span in spans):
-        if ranges and first <= ranges[-1][1] + 1:
-            ranges[-1][1] = max(ranges[-1][1], last)
-        else:
-            ranges.append([first, last])
-    texts = [str(first) if first == last else f"{first} to {last}" for first, last in ranges]
-    more = len(texts) - _RANGES
-    return ", ".join(texts[:_RANGES]) + (f" and {more} more ranges" if more > 0 else "")
+    return described_ranges((span.first, span.last) for span in spans)

@@ -34,7 +34,11 @@ def examine_parsed(store: LogStore, path: str, rules: Rules, version: int, where
         return
     data_columns = [column for column in rules.schema.fields if column.name not in rules.partitions]
     leaves = leaves_of(type(rules.schema)(tuple(data_columns)), "none")
-    with contextlib.closing(store.open_input(path)) as source, open_parquet(source) as file:
+    with (
+        contextlib.closing(store.open_input(path)) as source,
+        # In nanoseconds, the default, INT96 would wrap around outside the years 1677 to 2262.
+        open_parquet(source, coerce_int96_timestamp_unit="us") as file,
+    ):
         stored = {file.schema.column(index).path for index in range(len(file.schema))}
         if _TEXT not in stored or f"{_PARSED}.numRecords" not in stored:
             return

@@ -46,6 +46,9 @@ from deltalog.protocol.widening import TYPE_CHANGES_KEY, is_widening
 
 _REFUSED_NAME = re.compile(r"[ ,;{}()\n\t=]")
 _ANY_TIME = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+# Parquet stores these types alike. Without type widening, delta-spark widens one to another in a write with schema
+# merging, and records nothing.
+_SAME_IN_FILES = frozenset(["byte", "short", "integer"])
 _UNKNOWN_TYPE = re.compile(r"unknown type")
 
 
@@ -245,11 +248,13 @@ def examine_change(
     path: str,
     has_older_files: bool,
     restored: Sequence[Metadata] | None = None,
+    records_types: bool = True,
 ) -> Iterator[Finding]:
     """Compare a metaData action with the previous one. ``has_older_files``: whether files written under the previous
     metaData action are still live. ``restored``: if the commit is a restore, the metaData actions that the commit may
     have restored. After a restore, the columns are compared with the columns in these actions, because the files that
-    are live after a restore were written with those columns."""
+    are live after a restore were written with those columns. ``records_types``: whether the table supports type
+    widening, so that every change of a type must be recorded."""
     if before.id != after.id:
         yield found("metadata-id-changed", f"It was {before.id} and is now {after.id}.", version, path)
     old, new = mapping_of(before), mapping_of(after)
@@ -265,7 +270,7 @@ def examine_change(
         return
     first: list[tuple[str, str]] = []
     for each in [before] if restored is None else restored:
-        wrong = list(_changed_columns(each, after))
+        wrong = list(_changed_columns(each, after, records_types))
         if not wrong:
             first = []
             break
@@ -284,7 +289,7 @@ def _changed_marks(before: Metadata, after: Metadata) -> Iterator[tuple[str, str
                 yield rule, text
 
 
-def _changed_columns(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
+def _changed_columns(before: Metadata, after: Metadata, records_types: bool) -> Iterator[tuple[str, str]]:
     """Report changes of columns that matter when files that were written with the schema ``before`` are read."""
     old_schema, new_schema = schema_of(before), schema_of(after)
     if old_schema is None or new_schema is None:
@@ -298,7 +303,8 @@ def _changed_columns(before: Metadata, after: Metadata) -> Iterator[tuple[str, s
     if (
         modes[0] == modes[1] or "id" not in modes
     ):  # files from before column mapping have no ids, so reading by id finds no columns
-        yield from _changed_fields(_by_identity(old_schema, *modes), _by_identity(new_schema, *reversed(modes)))
+        old, new = _by_identity(old_schema, *modes), _by_identity(new_schema, *reversed(modes))
+        yield from _changed_fields(old, new, records_types)
         yield from _changed_names(old_schema, new_schema, *modes)
 
 
@@ -317,12 +323,14 @@ def physical_names(metadata: Metadata, schema: StructType) -> list[str]:
 
 
 def _changed_fields(
-    old: Mapping[Any, tuple[tuple[str, ...], StructField]], new: Mapping[Any, tuple[tuple[str, ...], StructField]]
+    old: Mapping[Any, tuple[tuple[str, ...], StructField]],
+    new: Mapping[Any, tuple[tuple[str, ...], StructField]],
+    records_types: bool,
 ) -> Iterator[tuple[str, str]]:
     for key, (path, column) in new.items():
         if key in old:
             name = ".".join(path)
-            yield from _changed_type(old[key][1], column, name)
+            yield from _changed_type(old[key][1], column, name, records_types)
             yield from changed_identity(old[key][1], column, name)
 
 
@@ -375,7 +383,7 @@ def _mapping_keys(column: StructField) -> tuple[Any, Any]:
     return column.metadata.get(ID_KEY), column.metadata.get(PHYSICAL_NAME_KEY)
 
 
-def _changed_type(before: StructField, after: StructField, name: str) -> Iterator[tuple[str, str]]:
+def _changed_type(before: StructField, after: StructField, name: str, records_types: bool) -> Iterator[tuple[str, str]]:
     old, new = before.data_type, after.data_type
     nested = (StructType, ArrayType, MapType)
     if isinstance(old, nested) and isinstance(new, nested):
@@ -386,7 +394,7 @@ def _changed_type(before: StructField, after: StructField, name: str) -> Iterato
         return
     if isinstance(old, nested) or isinstance(new, nested) or not is_widening(old, new):
         yield "column-type-changed", f"{name} was {old} and is now {new}."
-    elif TYPE_CHANGES_KEY not in after.metadata:
+    elif TYPE_CHANGES_KEY not in after.metadata and (records_types or not {str(old), str(new)} <= _SAME_IN_FILES):
         yield "type-change-unrecorded", f"{name} was {old} and is now {new}."
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -111,26 +110,25 @@ _NO_VECTOR = DeletionVector("i", "", 0, 0)
 
 def add_actions(files: pa.Table) -> list[AddFile]:
     """Rows of schema FILES as add actions."""
+    columns = [files.column(name).to_pylist() for name in FILES.names]
     return [
         AddFile(
-            path=row["path"],
-            partition_values=dict(row["partition_values"] or ()),
-            size=row["size"],
-            modification_time=row["modification_time"],
+            path=path,
+            partition_values=dict(values or ()),
+            size=size,
+            modification_time=time_ms,
             data_change=False,
-            stats=row["stats"],
-            tags=None if row["tags"] is None else dict(row["tags"]),
-            deletion_vector=_vector(row["deletion_vector"]),
-            base_row_id=row["base_row_id"],
-            default_row_commit_version=row["default_row_commit_version"],
-            clustering_provider=row["clustering_provider"],
+            stats=stats,
+            tags=None if tags is None else dict(tags),
+            deletion_vector=None if vector is None else DeletionVector(**vector),
+            base_row_id=row_id,
+            default_row_commit_version=row_version,
+            clustering_provider=provider,
         )
-        for row in files.to_pylist()
+        for path, values, size, time_ms, stats, tags, vector, row_id, row_version, provider in zip(
+            *columns, strict=True
+        )
     ]
-
-
-def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
-    return None if row is None else DeletionVector(**row)
 
 
 def remove_actions(files: pa.Table, deletion_timestamp_ms: int, data_change: bool = True) -> list[RemoveFile]:

@@ -91,44 +91,77 @@ def columns_and_rows(footer: bytes, likely: bytes = b"") -> tuple[bytes, int]:
     return footer[:at], rows
 
 
+class _Columns:
+    """The columns of a footer: their bytes there, what they describe, and their bytes in the new footer."""
+
+    __slots__ = ("encoded", "leaves", "made")
+
+    def __init__(self, encoded: bytes, leaves: list[Leaf], made: bytes) -> None:
+        self.encoded, self.leaves, self.made = encoded, leaves, made
+
+
+# The columns of the footers that were read last: the files of a table have equal columns, which need not be decoded
+# again. Columns with many bytes are not kept.
+_recent: list[_Columns] = []
+_MOST_RECENT, _MOST_RECENT_BYTES = 4, 64 << 10
+
+
+def _columns(data: bytes, at: int, kind: int) -> tuple[_Columns, int]:
+    """Decode the columns at a position. Returns the position after them too."""
+    if kind == _LIST:
+        for known in _recent:
+            # The encoding of a list is not the beginning of that of another one.
+            if data.startswith(known.encoded, at):
+                return known, at + len(known.encoded)
+    value, end = _value(data, at, kind)
+    leaves = _leaves((kind, value))
+    made = bytearray()
+    _put(made, 2, (_LIST, (_STRUCT, [_kept(element, _SCHEMA_FIELDS) for element in value[1]])), 1)
+    columns = _Columns(data[at:end], leaves, bytes(made))
+    if end - at <= _MOST_RECENT_BYTES:
+        _recent.insert(0, columns)
+        del _recent[_MOST_RECENT:]
+    return columns, end
+
+
 def _file(data: bytes) -> bytes:
     found: _Struct = {}
     groups: bytearray | None = None
-    leaves: list[Leaf] = []
+    columns: _Columns | None = None
     total = at = number = 0
     while True:
         number, kind, at = _field(data, at, number)
         if not kind:
             break
         if number == 4 and kind == _LIST:
-            if not leaves or groups is not None:
+            if columns is None or not columns.leaves or groups is not None:
                 raise ValueError("its footer has row groups before its columns, or has them twice")
             groups = bytearray()
             count, at = _items(data, at, _STRUCT)
             _put_count(groups, count, _STRUCT)
             for position in range(count):
-                rows, at = _group(data, at, groups, leaves, position)
+                rows, at = _group(data, at, groups, columns.leaves, position)
                 total += rows
         elif number in found:
             raise ValueError(f"its footer has the field {number} twice")
+        elif number == 2:
+            columns, at = _columns(data, at, kind)
+            found[number] = kind, None
         else:
             value, at = _value(data, at, kind)
             found[number] = kind, value
-            if number == 2:
-                leaves = _leaves(found[2])
     if 8 in found:
         raise ValueError("it has encrypted columns: its footer is signed")
     rows = _number(found, 3, _I64, "rows of the file")
     if rows > limits.MAX_FILE_ROWS:
         raise ValueError(f"the number of its rows, {limits.over('MAX_FILE_ROWS', rows)}")
-    if groups is None:
+    if groups is None or columns is None:
         raise ValueError("its footer has no row groups")
     if total != rows:
         raise ValueError(f"it has {rows} rows by its footer, but its row groups have {total}")
     out = bytearray()
     _put(out, 1, (_I32, _number(found, 1, _I32, "version")), 0)
-    elements = [_kept(element, _SCHEMA_FIELDS) for element in found[2][1][1]]
-    _put(out, 2, (_LIST, (_STRUCT, elements)), 1)
+    out += columns.made
     _put(out, 3, (_I64, rows), 2)
     out += b"\x19" + groups
     last = 4

@@ -72,14 +72,14 @@ def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
+def chunks_by_path(footer: Any, fields: Iterable[Any] | None = None) -> dict[tuple[str, ...], list[Any]] | None:
     """The column chunks of all row groups, keyed by the column's path in lower-case names; columns inside lists and
     maps are left out.
 
     Column paths are taken from the schema tree: the dotted path in the footer would not distinguish the field b of a
-    struct a from a column named "a.b".
+    struct a from a column named "a.b". ``fields``: the fields of the footer's Arrow schema, if the caller has them.
     """
-    paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
+    paths = list(_leaf_paths(footer.schema.to_arrow_schema() if fields is None else fields))
     if len(paths) != footer.num_columns:
         return None  # the Arrow schema has fewer leaves than the file, so chunks cannot be matched
     found: dict[tuple[str, ...], list[Any]] = {}

@@ -185,18 +185,19 @@ def with_sidecar(root: Path) -> Path:
     return root
 
 
-def example_vector(root: Path) -> Path:
-    """40 rows, with the inline deletion vector in an example of the protocol, which deletes 6 of them."""
+def with_vector(root: Path) -> Path:
+    """Version 0 adds two files: one of three rows, the second of which a deletion vector deletes, and one of a row."""
     features = ["deletionVectors"]
     lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
                  minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
-    add = parquet(root, "0.parquet", pa.table({"id": pa.array(range(40), pa.int64())}))
-    add["add"]["deletionVector"] = {
-        "storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
-        "sizeInBytes": 40, "cardinality": 6,
+    first = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
+    first["add"]["stats"] = '{"numRecords":3}'
+    first["add"]["deletionVector"] = {
+        "storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91", "sizeInBytes": 34,
+        "cardinality": 1,
     }  # fmt: skip
-    add["add"]["stats"] = '{"numRecords":40}'
-    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    second = parquet(root, "1.parquet", pa.table({"id": pa.array([4], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, first, second])
     return root
 
 
@@ -330,7 +331,8 @@ class Deltalake:
                   "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
         left = {**file, "deletionVector": vector, "stats": '{"numRecords":3}'}
         info = {"timestamp": T, "operation": "DELETE"}
-        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True}
+        gone = {"path": file["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
+                "partitionValues": {}, "size": file["size"]}  # fmt: skip
         commit(root, 0, [{"commitInfo": info}, *lines, {"add": file}])
         commit(root, 1, [{"commitInfo": info}, {"remove": gone}, {"add": left}])
         # The file is removed with its deletion vector, and no change data file is written.
@@ -503,46 +505,231 @@ class DeltaSpark:
 # ------------------------------------------------------------------------------------- engines on the Rust kernel
 
 
-class PolarsDeltalake(Polars):
-    def rows(self, root: Path, version: Any = None) -> pa.Table:
+FEED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["changeDataFeed", "inCommitTimestamp"]}
+CDF = {"delta.enableChangeDataFeed": "true"}
+YEAR_2100 = 4_102_444_800_000
+
+
+class RustKernel(Deltalake):
+    """The confirmations that several engines on the Rust kernel share."""
+
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        raise NotImplementedError
+
+    def feed_times(self, root: Path, end: int) -> dict[int, int]:
+        """By version, the ms since T of its changes."""
+        rows = self.changes(root, 0, end).select(["_commit_version", "_commit_timestamp"]).to_pylist()
+        return {row["_commit_version"]: round(row["_commit_timestamp"].timestamp() * 1000) - T for row in rows}
+
+    def equal_in_feed(self, root: Path) -> str:
+        numbered(root, [T, T, T], configuration=CDF, **FEED)
+        return f"ms since T, of three files with the time T: {said(lambda: self.feed_times(root, 2))}"
+
+    def off_in_feed(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "true", **CDF}, **FEED)
+        metadata = head(schema_text(id="long"), {ICT: "false", **CDF})[1]
+        add = parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))
+        commit(root, 2, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, add], day + 2000)
+        times = said(lambda: self.feed_times(root, 2))
+        return f"in-commit timestamps T and T + 1 h, then off; the files are a day younger. ms since T: {times}"
+
+    def annotated(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        lines = head(schema, {"delta.columnMapping.mode": "none"}, minReaderVersion=2, minWriterVersion=5)
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([7], pa.int64())}))
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return "the column is id in the file: " + said(lambda: self.rows(root).to_pylist())
+
+
+    def append(self, root: Path, ids: Sequence[int]) -> Any:
+        raise NotImplementedError
+
+    def _then_appended(self, root: Path) -> Any:
+        """By version, the in-commit timestamp as ms since T, after an append of an engine."""
+        self.append(root, [9])
+        files = sorted((root / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        found = [line["commitInfo"]["inCommitTimestamp"] for line in lines if "commitInfo" in line]
+        # The clock, which differs from run to run, is far from T and from 2100.
+        return ["the clock" if T + 24 * HOUR_MS < ms < YEAR_2100 else ms for ms in found]
+
+    def _ahead(self, root: Path, second_ms: int) -> None:
+        """In-commit timestamps T and ``second_ms``."""
+        numbered(root, [T, T + HOUR_MS], [T, second_ms], {ICT: "true"}, **TIMED)
+
+    def _checksum(self, root: Path, **more: Any) -> None:
+        """A version checksum of version 1. ``more``: its in-commit timestamp."""
+        files = sorted((root / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        metadata = next(line["metaData"] for line in lines if "metaData" in line)
+        protocol = next(line["protocol"] for line in lines if "protocol" in line)
+        sizes = [line["add"]["size"] for line in lines if "add" in line]
+        found = {"tableSizeBytes": sum(sizes), "numFiles": len(sizes), "numMetadata": 1, "numProtocol": 1,
+                 "metadata": metadata, "protocol": protocol, **more}  # fmt: skip
+        (root / "_delta_log" / f"{1:020d}.crc").write_text(json.dumps(found))
+
+    def checksum_without(self, root: Path) -> str:
+        self._ahead(root, YEAR_2100)
+        self._checksum(root)
+        return f"an append after a version checksum without a timestamp: {said(lambda: self._then_appended(root))}"
+
+    def checksum_other(self, root: Path) -> str:
+        self._ahead(root, YEAR_2100)
+        self._checksum(root, inCommitTimestampOpt=T)
+        found = said(lambda: self._then_appended(root))
+        return f"in-commit timestamps after an append, version 1 being of 2100, but its checksum of T = {T}: {found}"
+
+    def largest(self, root: Path) -> str:
+        self._ahead(root, 2**63 - 1)
+        return f"in-commit timestamps after an append: {said(lambda: self._then_appended(root))}"
+
+    def mapped_partition(self, root: Path) -> str:
+        names = {"id": ("long", 1), "p": ("string", 2)}
+        fields = [{"name": name, "type": kind, "nullable": True,
+                   "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}}
+                  for name, (kind, number) in names.items()]  # fmt: skip
+        schema = json.dumps({"type": "struct", "fields": fields})
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+        lines = head(schema, configuration, ["p"], minReaderVersion=2, minWriterVersion=5)
+        stored = pa.schema([pa.field("col-1", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+        add = parquet(root, "0.parquet", pa.table({"col-1": [7]}, stored))
+        add["add"]["partitionValues"] = {"col-2": "x"}
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return "the partition value is x: " + said(lambda: self.rows(root).to_pylist())
+
+    def map_rows(self, root: Path) -> str:
+        kind = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
+        field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+        lines = head(json.dumps({"type": "struct", "fields": [field]}))
+        rows = pa.table({"v": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)])
+        return "a map from a to 1: " + said(lambda: self.rows(root).to_pylist())
+
+
+class KernelRs(RustKernel):
+    def _opened(self, root: Path) -> tuple[Any, Any]:
+        import delta_kernel_rust_sharing_wrapper as kernel
+
+        place = root.as_uri() + "/"
+        return kernel.Table(place), kernel.PythonInterface(place)
+
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        import delta_kernel_rust_sharing_wrapper as kernel
+
+        table, interface = self._opened(root)
+        return kernel.ScanBuilder(table.snapshot(interface)).build().execute(interface).read_all()
+
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        import delta_kernel_rust_sharing_wrapper as kernel
+
+        table, interface = self._opened(root)
+        return kernel.TableChangesScanBuilder(table, interface, start, end).build().execute(interface).read_all()
+
+    CASES: Mapping[str, str] = {
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-none": "annotated",
+        "ict-feed-timestamps-equal*": "equal_in_feed",
+        "ict-feed-timestamps-off": "off_in_feed",
+    }
+
+
+class PolarsDeltalake(RustKernel):
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
         import polars_deltalake
 
         return polars_deltalake.read_delta(str(root), version=version).to_arrow()
 
-    CASES: Mapping[str, str] = {}
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        import polars_deltalake
+
+        return polars_deltalake.read_cdf(str(root), start_version=start, end_version=end).to_arrow()
+
+    CASES: Mapping[str, str] = {
+        "read-type-map": "map_rows",
+        "read-partition-empty-text": "empty_text",
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-id-only": "ids_only",
+        "ict-feed-timestamps-equal*": "equal_in_feed",
+        "ict-feed-timestamps-off": "off_in_feed",
+    }
 
 
-class KernelRs(Deltalake):
-    def rows(self, root: Path, version: int | None = None) -> pa.Table:
-        import delta_kernel_rust_sharing_wrapper as kernel
-
-        place = root.as_uri() + "/"
-        interface = kernel.PythonInterface(place)
-        return kernel.ScanBuilder(kernel.Table(place).snapshot(interface)).build().execute(interface).read_all()
-
-    CASES: Mapping[str, str] = {}
-
-
-class DuckDB(Deltalake):
-    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+class DuckDB(RustKernel):
+    def connect(self) -> Any:
         import duckdb
         import duckdb_extension_delta
 
         (extension,) = Path(duckdb_extension_delta.__path__[0]).glob(f"extensions/v{duckdb.__version__}/*")
-        duckdb.execute(f"LOAD '{extension}'")
-        at = "" if version is None else f", version => {version}"
-        return duckdb.execute(f"FROM delta_scan('{root}'{at})").to_arrow_table()
+        connection = duckdb.connect()
+        connection.execute(f"LOAD '{extension}'")
+        return connection
 
-    CASES: Mapping[str, str] = {}
-
-
-class Chdb(Deltalake):
     def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        at = "" if version is None else f", version => {version}"
+        with self.connect() as connection:
+            return connection.execute(f"FROM delta_scan('{root}'{at})").to_arrow_table()
+
+    def append(self, root: Path, ids: Sequence[int]) -> Any:
+        with self.connect() as connection:
+            connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
+            connection.execute(f"INSERT INTO t BY NAME SELECT unnest({list(ids)}) AS id")
+
+    def two_partitions(self, root: Path) -> str:
+        partitioned(root, ("a.parquet", "a"))
+        with self.connect() as connection:
+            connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
+            return said(lambda: connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')").fetchall())
+
+    def replaced_schema(self, root: Path) -> str:
+        three(root)
+        with self.connect() as connection:
+            connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
+            connection.execute("BEGIN TRANSACTION")
+            connection.execute("SELECT count(*) FROM t").fetchall()
+            removed = [{"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)]
+            metadata = head(schema_text(other="string"))[1]
+            commit(root, 3, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, *removed])
+
+            def inserted() -> int:
+                connection.execute("INSERT INTO t BY NAME SELECT 9 AS id")
+                connection.execute("COMMIT")
+                return len([*(root / "_delta_log").glob("*.json")]) - 1
+
+            version = said(inserted)
+            return f"an insert of id = 9 commits version {version}, after version 3 had replaced the column id by other"
+
+    CASES: Mapping[str, str] = {
+        "write-append-partition*": "two_partitions",
+        "conflict-append-schema": "replaced_schema",
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-name-partition": "mapped_partition",
+        "feature-mapping-id-only": "ids_only",
+        "feature-mapping-none": "annotated",
+        "ict-checksum-without-timestamp-append": "checksum_without",
+        "ict-checksum-other-timestamp-append": "checksum_other",
+        "ict-clock-largest": "largest",
+    }
+
+
+class Chdb(RustKernel):
+    def query(self, text: str, output: str = "Null") -> bytes:
         import chdb
 
-        at = "" if version is None else f" SETTINGS delta_lake_snapshot_version = {version}"
-        found = chdb.query(f"FROM deltaLakeLocal('{root}') SELECT *{at}", "Parquet", options={"user_files_path": "/"})
-        return pq.read_table(pa.BufferReader(found.bytes()))
+        return bytes(chdb.query(text, output, options={"user_files_path": "/"}).bytes())
+
+    def rows(self, root: Path, version: int | None = None) -> pa.Table:
+        return self._read(root, "" if version is None else f" SETTINGS delta_lake_snapshot_version = {version}")
+
+    def changes(self, root: Path, start: int, end: int) -> pa.Table:
+        names = (f"delta_lake_snapshot_{name}_version" for name in ("start", "end"))
+        return self._read(root, " SETTINGS {} = {}, {} = {}".format(*sum(zip(names, (start, end), strict=True), ())))
+
+    def _read(self, root: Path, settings: str) -> pa.Table:
+        found = self.query(f"SELECT * FROM deltaLakeLocal('{root}'){settings}", "Parquet")
+        return pq.read_table(pa.BufferReader(found)) if found else pa.table({})
 
     CASES: Mapping[str, str] = {}
 
@@ -747,9 +934,6 @@ class Sail(DeltaSpark):
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return f"the mode is none, and the file has 7 under the name of the column: {said(self.listed, root)}"
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
-
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
         return said(self.rows, root)
@@ -810,7 +994,6 @@ class Sail(DeltaSpark):
         "write-property-removed": "unset",
         "write-append-wrong-type": "other_type",
         "feature-mapping-none": "unmapped",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "default-string": "default",
         "void-reads*": "void",
@@ -954,14 +1137,7 @@ class KernelJava:
         return f"a checkpoint of version 1, and commit 2: {said(self.rows, root)}"
 
     def checksum_of_vectors(self, root: Path) -> str:
-        example_vector(root)
-        vector = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
-                  "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
-        file = root / "_delta_log" / f"{0:020d}.json"
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        lines[-1]["add"]["deletionVector"] = vector
-        lines.append(parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())})))
-        commit(root, 0, lines)
+        with_vector(root)
         found = said(self.change, root, {"mine": "1"})
         return f"version {self.load(root).getVersion()} is committed; its checksum: {found}"
 
@@ -1018,9 +1194,6 @@ class KernelJava:
         self.change(root, {"mine": "1"})
         time_ms = self.load(root).getTimestamp(self.engine())
         return f"after 2^63 - 1, the timestamp of a commit is {'earlier' if time_ms < 2**63 - 1 else 'not earlier'}"
-
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
 
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
@@ -1121,7 +1294,6 @@ class KernelJava:
         "ict-info-*": "info_without_timestamp",
         "ict-broken-negative": "not_increasing",
         "ict-clock-largest": "largest",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "feature-mapping-id-no-ids": "without_ids",
         "feature-mapping-*-map-dropped": "dropped_in_map",

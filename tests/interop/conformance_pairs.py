@@ -39,8 +39,7 @@ def main(names: Sequence[str], pairs: Sequence[str], variants: Sequence[str], fi
     with EngineSet(120.0, None, ADAPTERS) as engines:
         names = list(names) or engines.writers()
         found = [tuple(pair.split("/")) for pair in pairs] or [(a, b) for a in names for b in names if a != b]
-        everybody = list(dict.fromkeys([*(name for pair in found for name in pair), *names]))
-        for pair, result in run_pairs(engines.engine_of, found, engines.available(everybody), chosen):  # type: ignore[arg-type]
+        for pair, result in run_pairs(engines.engine_of, found, engines.available(), chosen):  # type: ignore[arg-type]
             # Stored one by one: a run of all takes long.
             keep(document(SUITE_VERSION, engines.versions(pair), {pair: [result]}), file)
             print(*pair, result.variant, result.outcome, result.judge, result.reason or "", flush=True)

@@ -66,8 +66,8 @@ def made(
         arrow = StructType.from_json(text).to_arrow()
         names = [field.name for field in arrow if field.name not in partition_by and not pa.types.is_null(field.type)]
         schema = pa.schema([arrow.field(name) for name in names])
-        listed = {"versions": features} if isinstance(features, tuple) else {"writer_features": features}
-        protocol = table.protocol(**listed)  # type: ignore[arg-type]
+        listed: dict[str, Any] = {"versions" if isinstance(features, tuple) else "writer_features": features}
+        protocol = table.protocol(**listed)
         adds = [table.add(pa.Table.from_pylist([dict(row) for row in rows], schema))] if rows else []
         table.commit(protocol, table.metadata(text, partition_by, properties), *adds, *more)
 
@@ -306,7 +306,7 @@ def _generated_columns() -> Iterator[Case]:
         ("concat", "string", "concat(a, '-', a)", "string", "x", "x-x", "xx"),
     )
     for name, kind, expression, of, value, right, wrong in rows:
-        known = {"a": None, "g": None}
+        known: Row = {"a": None, "g": None}
         build = generated(kind, expression, of, known)
         types = {"a": of, "g": kind}
         good, bad = {"a": value, "g": right}, {"a": value, "g": wrong}

@@ -317,8 +317,8 @@ def _transactions() -> Iterator[Case]:
     decreased = recorded(txn("app", 5), txn("app", 2))
     yield _txn("decreased", about, decreased, once("app", 3, 100), new, section="action-reconciliation")
     about = "A checkpoint has the latest version of an application, even if it is lower than an earlier one"
-    steps = (Write("checkpoint"), Log("checkpoint-has-txn", value=["app", 2]))
-    yield _txn("decreased-checkpoint", about, decreased, *steps, section="action-reconciliation")
+    in_next = Log("checkpoint-has-txn", value=["app", 2])
+    yield _txn("decreased-checkpoint", about, decreased, Write("checkpoint"), in_next, section="action-reconciliation")
     for name, (about, steps) in _VERBS.items():
         about = f"{about} and a checkpoint keep the identifiers of applications"
         checks = (Write("checkpoint"), Log("checkpoint-has-txn", value=["app", 5]))

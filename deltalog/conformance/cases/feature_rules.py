@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltalog.conformance.builder import Action, TableBuilder
+from deltalog.conformance.builder import MINUTE, Action, TableBuilder
 from deltalog.conformance.case import (
     CHECKPOINTS,
     FEATURES,
@@ -29,7 +29,17 @@ from deltalog.conformance.case import (
     Step,
     Write,
 )
-from deltalog.conformance.cases.common import Build, Cases, column, columns, ids, list_of, map_of, schema_text
+from deltalog.conformance.cases.common import (
+    FUTURE,
+    Build,
+    Cases,
+    column,
+    columns,
+    ids,
+    list_of,
+    map_of,
+    schema_text,
+)
 from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import deletion_vectors
 
@@ -159,16 +169,6 @@ def _vectors() -> Iterator[Case]:
         Rows(three[:2]),
         section="deletion-vector-file-storage-format",
     )
-
-    def example(table: TableBuilder) -> None:
-        added = _ten(table, 40)
-        text = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
-        descriptor = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": 40, "cardinality": 6}
-        table.commit(table.remove(added), _deleting(added, descriptor))
-
-    rest = [{"id": n} for n in range(40) if n not in (3, 4, 7, 11, 18, 29)]
-    about = "The inline deletion vector of the protocol's example"
-    yield case("example", about, example, Rows(rest), section="json-example-3--inline")
 
     def with_bytes(number: int, data: bytes, cardinality: int) -> Build:
         def build(table: TableBuilder) -> None:
@@ -501,7 +501,9 @@ def _iceberg() -> Iterator[Case]:
                 pa.schema([_field("col-a", 1, pa.int64()), _field("col-p", 2, pa.string())]),
             )
             protocol = table.protocol([feature, "columnMapping", *more], ["columnMapping"])
-            tracking, ids_of, domains = {}, {}, []
+            tracking: dict[str, str] = {}
+            ids_of: dict[str, Any] = {}
+            domains: list[Action] = []
             if more:
                 names = ("RowId", "RowCommitVersion")
                 tracking = {f"delta.rowTracking.materialized{name}ColumnName": f"_{name}" for name in names}
@@ -557,9 +559,9 @@ def _iceberg() -> Iterator[Case]:
         )
         other = {"V1": "V2", "V2": "V1", "V3": "V2"}[version]
         about = f"icebergCompat{other} is not enabled beside {feature}"
-        enable = MayRefuse(Write("set_properties", properties={f"delta.enableIcebergCompat{other}": "true"}))
+        both = MayRefuse(Write("set_properties", properties={f"delta.enableIcebergCompat{other}": "true"}))
         yield _case(
-            f"{name}-other", about, build, enable, Log("one-iceberg-compat"), Rows([known]), section=section, **basis
+            f"{name}-other", about, build, both, Log("one-iceberg-compat"), Rows([known]), section=section, **basis
         )
 
     def materialised(table: TableBuilder) -> None:
@@ -689,13 +691,11 @@ def _acknowledged() -> Iterator[Case]:
     yield _case("catalogmanaged-by-path", about, by_path, Refused(Rows(ids(1))), section=section)
     about = "A catalog-managed table is not written by its path"
     section = "writer-requirements-for-catalog-managed-tables"
-    steps = (Refused(_APPEND), Log("latest-version", value=1))
-    yield _case("catalogmanaged-by-path-append", about, by_path, *steps, section=section)
+    stays = Log("latest-version", value=1)
+    yield _case("catalogmanaged-by-path-append", about, by_path, Refused(_APPEND), stays, section=section)
     about = "The properties of a catalog-managed table are not changed by its path"
     change = Refused(Write("set_properties", properties={"delta.logRetentionDuration": "interval 9 days"}))
-    yield _case(
-        "catalogmanaged-by-path-property", about, by_path, change, Log("latest-version", value=1), section=section
-    )
+    yield _case("catalogmanaged-by-path-property", about, by_path, change, stays, section=section)
 
     def both_lists(writers: Sequence[str], readers: Sequence[str]) -> Build:
         def build(table: TableBuilder) -> None:
@@ -731,8 +731,9 @@ def _acknowledged() -> Iterator[Case]:
 
 def _protected() -> Iterator[Case]:
     def history(before: int, unknown: bool = False) -> Build:
-        """Versions 0 to 5 of 2025; checkpoints of 2 and 4. Their retention is over. ``before``: the version before
-        which checkpoints are protected. ``unknown``: versions 0 and 1 have an unknown feature."""
+        """Versions 0 to 5; checkpoints of 2 and 4. The retention of the versions 0 to 2 is over, and that of the others
+        is not. ``before``: the version before which checkpoints are protected. ``unknown``: versions 0 and 1 have an
+        unknown feature."""
 
         def build(table: TableBuilder) -> None:
             properties = {
@@ -745,7 +746,9 @@ def _protected() -> Iterator[Case]:
             table.commit(first, table.metadata(configuration=properties), table.add([{"id": 0}]))
             table.commit(table.add([{"id": 1}]))
             for version in range(2, 6):
-                table.commit(*([plain] if version == 2 and unknown else []), table.add([{"id": version}]))
+                file_ms = FUTURE + version * MINUTE if version > 2 else None
+                upgrade = [plain] if version == 2 and unknown else []
+                table.commit(*upgrade, table.add([{"id": version}]), file_ms=file_ms)
                 if version in (2, 4):
                     table.checkpoint()
 
@@ -760,15 +763,17 @@ def _protected() -> Iterator[Case]:
     yield case("append", about, history(3), _APPEND, Rows([*ids(5), {"id": 100}]), kept)
     about = "Log clean-up after a checkpoint keeps protected versions with features that the engine does not know"
     write = Write("checkpoint")
-    steps = (write, Log("cleaned-together", value=6), Rows(ids(5)), Log("rows-by-checkpoint", value=ids(5)))
-    yield case("unknown", about, history(6, unknown=True), *steps)
+    steps: tuple[Step, ...] = (
+        *(write, Log("cleaned-together", value=4), Rows(ids(5)), Log("rows-by-checkpoint", value=ids(5))),
+    )
+    yield case("unknown", about, history(4, unknown=True), *steps)
     about = "Log clean-up after a checkpoint removes the protected versions together, or none of them"
-    steps = (write, Log("cleaned-together", value=3), Rows(ids(5)))
-    yield case("together", about, history(3, unknown=True), *steps)
+    steps = (write, Log("cleaned-together", value=2), Rows(ids(5)))
+    yield case("together", about, history(2, unknown=True), *steps)
     about = "Log clean-up after twelve appends and a checkpoint keeps protected commits of unknown features"
     many = tuple(Write("append", rows=[{"id": number}]) for number in range(6, 18))
-    steps = (*many, write, Log("cleaned-together", value=50), Rows(ids(17)))
-    yield case("many", about, history(50, unknown=True), *steps)
+    steps = (*many, write, Log("cleaned-together", value=4), Rows(ids(17)))
+    yield case("many", about, history(4, unknown=True), *steps)
 
 
 # --------------------------------------------------------------------------------------------- sidecars

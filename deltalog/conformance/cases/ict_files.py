@@ -402,5 +402,11 @@ def _cleanups() -> Iterator[tuple[object, ...]]:
         "commit-of-checkpoint",
         "Log clean-up keeps the commit of the first checkpoint, which alone has the timestamp of that version",
         expired,
-        [_APPEND, Log("commit-of-first-checkpoint"), Rows(ids(2), version=2), Rows(ids(4), at_ms=minute(4))],
+        [_APPEND, Log("commit-of-first-checkpoint"), MayRefuse(Rows(ids(4), at_ms=minute(4)))],
+    )
+    yield (
+        "newest-expired",
+        "Log clean-up keeps the newest commit before the cut-off, whose version was current since then",
+        expired,
+        [_APPEND, Rows(ids(4), at_ms=minute(4)), Rows([*ids(4), {"id": 100}])],
     )

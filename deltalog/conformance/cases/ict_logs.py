@@ -269,6 +269,7 @@ def _cleaned() -> Iterator[tuple[object, ...]]:
         "A version number deleted by log clean-up is refused",
         short,
         [Refused(Rows(ids(1), version=1))],
+        {"rule": "version-unreachable"},
     )
     late = LATE.but(checkpoints=(3,), dropped=(0, 1, 2))
     yield (

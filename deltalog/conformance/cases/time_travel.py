@@ -75,7 +75,7 @@ def _by_version() -> Iterator[Case]:
 
     about = "A vacuumed old version is refused, and the latest is read"
     yield _case(
-        "vacuumed", about, vacuumed, Rows([{"id": 1}]), Refused(Rows(ids(0), version=0)), rule="data-file-missing"
+        "vacuumed", about, vacuumed, Rows([{"id": 1}]), Refused(Rows(ids(0), version=0)), rule="version-lost"
     )
 
     def repartitioned(table: TableBuilder) -> None:

@@ -566,7 +566,7 @@ def _changed() -> Iterator[Case]:
         ("date", "timestamp", _DAY),
     ):
         about = f"A change from {old} to {new} is refused"
-        steps = (Refused(to(new)), Log("latest-version", value=0), Rows([{"id": 0, "v": value}]))
+        steps: tuple[Step, ...] = (Refused(to(new)), Log("latest-version", value=0), Rows([{"id": 0, "v": value}]))
         yield _case(
             f"change-refused-{_slug(old)}-to-{_slug(new)}", about, table_of(old, value), *steps, section=_WRITERS
         )
@@ -591,14 +591,14 @@ def _changed() -> Iterator[Case]:
         rows = pa.table({"s": pa.array([{"b": 1}], pa.struct([("b", pa.int32())]))})
         table.commit(_protocol(table), table.metadata(text, configuration=_ON), table.add(rows))
 
-    recorded = {"s.b": {"delta.typeChanges": [_change("integer", "long")]}, "s": {"delta.typeChanges": None}}
+    in_field = {"s.b": {"delta.typeChanges": [_change("integer", "long")]}, "s": {"delta.typeChanges": None}}
     about = "A change of a field of a struct is recorded in the metadata of this field"
     yield _case(
         "change-nested",
         about,
         nested,
         to("long", "s.b"),
-        Log("column-metadata", value=recorded),
+        Log("column-metadata", value=in_field),
         Rows([{"s": {"b": 1}}]),
         section=_CHANGES,
     )

@@ -62,9 +62,9 @@ def _table(values: Sequence[Any], kind: pa.DataType = _VARIANT) -> pa.Table:
     return pa.table({"id": pa.array(range(len(values)), pa.int64()), "v": pa.array(values, kind)})
 
 
-def _plain(*values: Variant | None, preview: bool = False, **properties: str) -> Build:
+def _plain(*values: Variant | None, preview: bool = False, properties: Mapping[str, str] | None = None) -> Build:
     def build(table: TableBuilder) -> None:
-        metadata = table.metadata(_text(), configuration={**_KEEP, **properties})
+        metadata = table.metadata(_text(), configuration={**_KEEP, **(properties or {})})
         table.commit(_protocol(table, preview=preview), metadata, table.add(_table(values)))
 
     return build
@@ -463,7 +463,7 @@ def _statistics() -> Iterator[Case]:
     steps = (Write("checkpoint"), Log("checkpoint", value=0), Rows(rows, variants=["v"]))
     yield _case("statistics-checkpoint", about, build, *steps, section=_STATISTICS)
     about = "A checkpoint with statistics as structs of a table with a variant"
-    structs = _plain(of(raw.TRUE), **{"delta.checkpoint.writeStatsAsStruct": "true"})
+    structs = _plain(of(raw.TRUE), properties={"delta.checkpoint.writeStatsAsStruct": "true"})
     steps = (Write("checkpoint"), Log("checkpoint", value=0), _rows("true"))
     yield _case("statistics-checkpoint-structs", about, structs, *steps, section=_STATISTICS)
 
@@ -487,7 +487,7 @@ def _written() -> Iterator[Case]:
     )
     about = "An append counts the nulls of a variant column and records no bounds of it without shredding"
     bare = {"minValues": {"v": [None]}, "maxValues": {"v": [None]}}
-    steps = (MayRefuse(append), Log("statistics-are", value=bare))
+    steps: tuple[Step, ...] = (MayRefuse(append), Log("statistics-are", value=bare))
     yield _case("append-statistics", about, build, *steps, section="compatibility-with-other-delta-features")
     about = "The number of nulls of a variant column does not count variants that are null"
     steps = (append, Log("statistics-are", value={"nullCount": {"v": [1]}}), Log("statistics-count-rows", value=7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,8 @@ import pyarrow.parquet as pq
 
 from deltalog.conformance.engine import Engine, NotSupported
 
-# ClickHouse opens only files below this directory.
-_OPTIONS = {"user_files_path": "/"}
 _WRITES = "allow_delta_lake_writes = 1, allow_delta_lake_create_table = 1"
+# As bytes, because ClickHouse has one type, String, for strings and binary values.
 _OUTPUT = "output_format_parquet_string_as_string = 0, enable_nullable_tuple_type = 1"
 
 
@@ -28,10 +28,15 @@ class ChdbEngine(Engine):
     version = f"{chdb.__version__} (ClickHouse {chdb.engine_version})"
     refusals = (chdb.ChdbError,)
 
+    def __init__(self) -> None:
+        os.chdir("/")  # ClickHouse opens only files below the working directory
+        self._connection = chdb.connect(":memory:")
+        self._connection.query(f"SET {_WRITES}")
+
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
             raise NotSupported("reading the version at a timestamp")
-        return _read(path, {} if version is None else {"delta_lake_snapshot_version": version})
+        return self._read(path, {} if version is None else {"delta_lake_snapshot_version": version})
 
     def changes(
         self,
@@ -46,7 +51,7 @@ class ChdbEngine(Engine):
         settings = {"delta_lake_snapshot_start_version": from_version or 0}
         if to_version is not None:
             settings["delta_lake_snapshot_end_version"] = to_version
-        return _read(path, settings)
+        return self._read(path, settings)
 
     def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         if partition_by:
@@ -55,33 +60,35 @@ class ChdbEngine(Engine):
             raise NotSupported("creating a table with properties")
         columns = ", ".join(f"{_name(field.name)} Nullable({_type(field.type)})" for field in schema)
         name = _name(f"t{uuid.uuid4().hex}")
-        _query(f"CREATE TABLE {name} ({columns}) ENGINE = DeltaLakeLocal({_text(path)}, Parquet) SETTINGS {_WRITES}")
+        self._query(f"CREATE TABLE {name} ({columns}) ENGINE = DeltaLakeLocal({_text(path)}, Parquet)")
+        self._query(f"DROP TABLE {name}")  # the files stay
 
     def append(self, path: str, rows: pa.Table) -> None:
         names = ", ".join(map(_name, rows.column_names))
         with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
             pq.write_table(rows, file.name)
-            _query(
-                f"INSERT INTO FUNCTION deltaLakeLocal({_text(path)}) ({names}) SETTINGS {_WRITES} "
-                f"SELECT {names} FROM file({_text(file.name)}, Parquet)"
-            )
+            source = f"file({_text(file.name)}, Parquet)"
+            self._query(f"INSERT INTO FUNCTION deltaLakeLocal({_text(path)}) ({names}) SELECT {names} FROM {source}")
 
+    def _read(self, path: str, settings: Mapping[str, int]) -> Any:
+        """The rows of a table, or its changes. The columns that the table declares as binary are left as bytes."""
+        at = "".join(f", {name} = {value}" for name, value in settings.items())
+        found = self._query(f"SELECT * FROM deltaLakeLocal({_text(path)}) SETTINGS {_OUTPUT}{at}", "Parquet").bytes()
+        if not found:
+            return []  # ClickHouse writes no Parquet file if there are no rows
+        table = pq.read_table(pa.BufferReader(found))
+        binary = set(_binary_columns(path))
+        fields = [field if field.name in binary else field.with_type(_decoded(field.type)) for field in table.schema]
+        return table.cast(pa.schema(fields))
 
-def _query(text: str, output: str = "Null") -> Any:
-    return chdb.query(text, output, options=_OPTIONS)
-
-
-def _read(path: str, settings: Mapping[str, int]) -> Any:
-    """The rows of a table, or its changes. ClickHouse has one type, String, for strings and binary values; the columns
-    that the table declares as binary are left as bytes."""
-    at = "".join(f", {name} = {value}" for name, value in settings.items())
-    found = _query(f"SELECT * FROM deltaLakeLocal({_text(path)}) SETTINGS {_OUTPUT}{at}", "Parquet").bytes()
-    if not found:
-        return []  # ClickHouse writes no Parquet file if there are no rows
-    table = pq.read_table(pa.BufferReader(found))
-    binary = set(_binary_columns(path))
-    fields = [field if field.name in binary else field.with_type(_decoded(field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields))
+    def _query(self, text: str, output: str = "Null") -> Any:
+        """Raises ChdbError; RuntimeError if it is an internal error, which is no refusal."""
+        try:
+            return self._connection.query(text, output)
+        except chdb.ChdbError as error:
+            if "LOGICAL_ERROR" in str(error):
+                raise RuntimeError(str(error)) from error
+            raise
 
 
 def _binary_columns(path: str) -> Iterator[str]:

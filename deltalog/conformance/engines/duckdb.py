@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,82 +18,102 @@ from deltalog.conformance.engine import Engine, NotSupported
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A table is attached as a database, whose name is the name of the table.
-_TABLE = "delta_table"
-_TYPES = {"long": "BIGINT", "string": "VARCHAR", "double": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"}
-
-
 class DuckDBEngine(Engine):
-    """DuckDB. Every call has its own connection, because an internal error ends a connection."""
+    """DuckDB."""
 
     name = "duckdb"
     version = duckdb.__version__
     refusals = (duckdb.Error,)
+    lacks = r"Feature '\w+' is not supported"
+
+    def __init__(self) -> None:
+        self._database = _Database()
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        at = ""
-        if version is not None:
-            at = f", version => {version}"
         if timestamp_ms is not None:
-            at = f", timestamp => {_timestamp(timestamp_ms)}"
-        with _connected() as connection:
+            return self._rows_at(path, timestamp_ms)
+        at = "" if version is None else f", version => {version}"
+        with self._database.connected() as connection:
+            return connection.execute(f"SELECT * FROM delta_scan({_text(path)}{at})").to_arrow_table()
+
+    def _rows_at(self, path: str, timestamp_ms: int) -> Any:
+        with self._database.attached(path) as (connection, table):
             try:
-                return connection.execute(f"SELECT * FROM delta_scan({_text(path)}{at})").to_arrow_table()
-            except duckdb.BinderException as error:
-                if timestamp_ms is not None and "timestamp" in str(error):
+                found = connection.execute(f"SELECT * FROM {table} AT (TIMESTAMP => {_timestamp(timestamp_ms)})")
+            except duckdb.Error as error:
+                if "only support at_clause with unit 'version'" in str(error):
                     raise NotSupported("reading the version at a timestamp") from error
                 raise
+            return found.to_arrow_table()
 
     def append(self, path: str, rows: pa.Table) -> None:
-        with _attached(path) as connection:
-            _insert(connection, rows)
+        with self._database.attached(path) as (connection, table):
+            _insert(connection, table, rows)
 
     def checkpoint(self, path: str) -> None:
-        with _attached(path) as connection:
-            connection.execute(f"CHECKPOINT {_TABLE}")
+        with self._database.attached(path) as (connection, table):
+            connection.execute(f"CHECKPOINT {table}")
 
     def begin(self, path: str) -> Engine:
-        return _Begun(path)
+        return _Begun(self._database, path)
 
 
 class _Begun(Engine):
-    """An open transaction. It reads the table at its start, which decides the version on which it is based."""
+    """An open transaction, which has read the table."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, database: _Database, path: str) -> None:
         self._closing = contextlib.ExitStack()
-        self._connection = self._closing.enter_context(_attached(path))
+        self._connection, self._table = self._closing.enter_context(database.attached(path))
         self._connection.execute("BEGIN TRANSACTION")
-        self._connection.execute(f"SELECT * FROM {_TABLE} LIMIT 0").fetchall()
+        self._connection.execute(f"SELECT count(*) FROM {self._table}").fetchall()
 
     def append(self, path: str, rows: pa.Table) -> None:
         with self._closing:
-            _insert(self._connection, rows)
+            _insert(self._connection, self._table, rows)
             self._connection.execute("COMMIT")
 
 
-@contextlib.contextmanager
-def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the extension. An internal error is no refusal: it is raised as RuntimeError."""
-    (extension,) = Path(duckdb_extension_delta.__path__[0]).glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension")
-    with duckdb.connect() as connection:
-        connection.execute(f"LOAD {_text(str(extension))}")
-        connection.execute("SET TimeZone = 'UTC'")
-        try:
-            yield connection
-        except (duckdb.InternalException, duckdb.FatalException) as error:
-            raise RuntimeError(str(error)) from error
+class _Database:
+    """DuckDB in memory, with the extension. An internal error ends it; a new one is made for the next call. Such an
+    error is no refusal: it is raised as RuntimeError."""
+
+    def __init__(self) -> None:
+        self._opened: duckdb.DuckDBPyConnection | None = None
+        self._numbers = itertools.count()
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        if self._opened is None:
+            place = Path(duckdb_extension_delta.__path__[0])
+            (extension,) = place.glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension")
+            self._opened = duckdb.connect()
+            self._opened.execute(f"LOAD {_text(str(extension))}")
+        with self._opened.cursor() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            try:
+                yield connection
+            except (duckdb.InternalException, duckdb.FatalException) as error:
+                self._opened = None
+                raise RuntimeError(str(error)) from error
+
+    @contextlib.contextmanager
+    def attached(self, path: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """A connection, and the name under which the table is attached. DuckDB attaches a table as a database."""
+        name = f"table_{next(self._numbers)}"
+        with self.connected() as connection:
+            connection.execute(f"ATTACH {_text(path)} AS {name} (TYPE delta)")
+            try:
+                yield connection, name
+            finally:
+                with contextlib.suppress(duckdb.Error):  # a transaction that failed has ended, or ends here
+                    connection.execute("ROLLBACK")
+                with contextlib.suppress(duckdb.Error):
+                    connection.execute(f"DETACH {name}")
 
 
-@contextlib.contextmanager
-def _attached(path: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    with _connected() as connection:
-        connection.execute(f"ATTACH {_text(path)} AS {_TABLE} (TYPE delta)")
-        yield connection
-
-
-def _insert(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> None:
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
     connection.register("new_rows", rows)
-    connection.execute(f"INSERT INTO {_TABLE} BY NAME SELECT * FROM new_rows")
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM new_rows")
 
 
 def _timestamp(timestamp_ms: int) -> str:

@@ -20,6 +20,7 @@ class KernelRsEngine(Engine):
     version = importlib.metadata.version("delta-kernel-rust-sharing-wrapper")
     # The wrapper raises ValueError; an error of a batch arrives as an error of pyarrow's stream.
     refusals = (ValueError, OSError, pyarrow.ArrowException)
+    lacks = r"Start and end version schemas are different"
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if version is not None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import Any
 
 import polars
@@ -15,7 +16,8 @@ class PolarsDeltalakeEngine(Engine):
     """polars-deltalake, which reads versions and changes by number. It has no call for a time, and none that writes."""
 
     name = "polars-deltalake"
-    version = f"{polars_deltalake.__version__} (polars {polars.__version__})"
+    version = f"{importlib.metadata.version('polars-deltalake')} (polars {polars.__version__})"
+    lacks = r"Start and end version schemas are different"
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:

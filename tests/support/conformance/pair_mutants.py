@@ -14,14 +14,14 @@ from deltalog.conformance.engines.deltalog import DeltalogEngine
 from tests.support.conformance import mutants
 from tests.support.conformance.mutants import Action, Rewriting, actions_of, commits, info_of, write_actions
 
-# For each mutant, the variants of which at least one must fail, and a word of the reason.
-PAIR_MUTANTS: dict[type[Engine], tuple[str, str]] = {}
+# For each mutant, the variant that must fail, a word of the reason, and whether the mutant is the first engine.
+PAIR_MUTANTS: dict[type[Engine], tuple[str, str, bool]] = {}
 
 
-def caught_by(variants: str, word: str) -> Callable[[type[Engine]], type[Engine]]:
+def caught_by(variant: str, word: str, first: bool = False) -> Callable[[type[Engine]], type[Engine]]:
     def register(mutant: type[Engine]) -> type[Engine]:
         mutant.name = mutant.__name__
-        PAIR_MUTANTS[mutant] = (variants, word)
+        PAIR_MUTANTS[mutant] = (variant, word, first)
         return mutant
 
     return register
@@ -130,7 +130,7 @@ class SwapsPartitions(Rewriting):
         return actions
 
 
-@caught_by("in-commit-timestamps", "ict-is-the-clock")
+@caught_by("in-commit-timestamps", "ict-is-the-clock", first=True)
 class TakesTheFileTimeOfYesterday(Rewriting):
     """Its clock is a day behind, and it does not care: only its first commit shows it, as the others follow."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.support.doctor import damaged_tables as tables
 
@@ -74,6 +79,32 @@ def test_repairs_are_shown_and_carried_out(tmp_path: Path) -> None:
     status, report = document(path, "--repair")
     assert status == 0 and report["ok"] and {each["error"] for each in report["repairs"]} == {None}
     assert len(list(tables.log(path).glob("*.json"))) == commits + 2
+
+
+def on_a_terminal(*arguments: object) -> tuple[str, str]:
+    """Standard output and standard error of a check whose standard error is a terminal."""
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "deltalog.cli.main", "check", *map(str, arguments)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=end, text=True, env=environment) as process:
+        os.close(end)
+        output, _ = process.communicate(timeout=120)
+    shown = b""
+    with os.fdopen(terminal, "rb", buffering=0) as source, contextlib.suppress(OSError):  # EIO at the end
+        while part := source.read(4096):
+            shown += part
+    return output, shown.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
+    tables.timed(tmp_path / "t")
+    output, shown = on_a_terminal(tmp_path / "t")
+    assert "No findings." in output and "Checked 3 of 3 footers" in shown
+    output, shown = on_a_terminal(tmp_path / "t", "--json")
+    assert json.loads(output)["ok"] and shown == ""
+    done = run(tmp_path / "t")
+    assert done.returncode == 0 and done.stderr == "" and "Checked" not in done.stdout
 
 
 def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from deltalog.conformance import Engine, NotSupported
+from deltalog.conformance import AdapterError, Engine, NotSupported
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.pair_model import (
     VARIANTS,
@@ -23,9 +27,10 @@ from deltalog.conformance.pair_model import (
     merged,
     table,
 )
-from deltalog.conformance.pairs import run_pair
+from deltalog.conformance.pairs import run_pair, run_pairs
 from tests.support.conformance.pair_mutants import PAIR_MUTANTS
 
+ROOT = Path(__file__).resolve().parents[3]
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 
 
@@ -41,19 +46,21 @@ def run(first: Engine, second: Engine, variant: str = "plain", judge: Engine | N
     return run_pair(first, second, [judge or Judge()], BY_NAME[variant])
 
 
-@pytest.mark.parametrize("variant", BY_NAME)
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(name, marks=() if name == "everything" else pytest.mark.long) for name in BY_NAME],
+)
 def test_two_engines_without_a_defect_pass(variant: str) -> None:
     found = run(DeltalogEngine(), Other(), variant)
     assert (found.outcome, found.reason, found.refused, found.judge) == ("passed", None, [], "judge")
-    late = bool(BY_NAME[variant].late)
-    assert found.commits == {"deltalog": 8, "other": 9 + late}
+    assert found.commits == {"deltalog": 8, "other": 9 + bool(BY_NAME[variant].late)}
 
 
 @pytest.mark.parametrize("mutant", PAIR_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_faulty_writer_is_caught(mutant: type[Engine]) -> None:
-    variants, word = PAIR_MUTANTS[mutant]
-    found = [run(*pair, variant) for variant in variants.split() for pair in ((Other(), mutant()), (mutant(), Other()))]
-    assert any(each.outcome == "failed" and word in (each.reason or "") for each in found), found
+    variant, word, first = PAIR_MUTANTS[mutant]
+    found = run(mutant(), Other(), variant) if first else run(Other(), mutant(), variant)
+    assert found.outcome == "failed" and word in (found.reason or ""), found
 
 
 class NoDeletes(DeltalogEngine):
@@ -84,7 +91,7 @@ class Lacking(DeltalogEngine):
         raise RuntimeError(self.message)
 
     create = delete = set_properties = checkpoint = _refuse  # type: ignore[assignment]
-    refusals = (RuntimeError,)
+    refusals: tuple[type[BaseException], ...] = (RuntimeError,)  # type: ignore[assignment]
 
 
 def test_a_feature_that_one_lacks_is_refused_by_name() -> None:
@@ -136,19 +143,37 @@ def test_the_judge_is_believed_and_one_that_cannot_read_is_passed_over() -> None
     assert "blind reads the latest version" in (run(DeltalogEngine(), Other(), judge=Blind()).reason or "")
     found = run_pair(DeltalogEngine(), Other(), [Unable(), Judge()], BY_NAME["plain"])
     assert (found.outcome, found.judge) == ("passed", "judge")
-    found = run_pair(DeltalogEngine(), Other(), [Unable()], BY_NAME["plain"])
-    assert (found.outcome, found.judge) == ("passed", None)
 
 
-class WrongInThePast(Other):
+class BlindOther(Blind):
+    name = "blind-other"
+
+
+class WrongInThePast(Judge):
     name = "wrong-in-the-past"
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return super().rows(path, None if version is None else max(version - 1, 0), timestamp_ms)
 
 
-def test_the_two_engines_read_all_versions_at_the_end() -> None:
-    assert "at the end, wrong-in-the-past reads version" in (run(DeltalogEngine(), WrongInThePast()).reason or "")
+class Late(Judge):
+    """Goes by other times, which it says, or which its rows show."""
+
+    name = "late"
+
+    def version_at(self, path: str, timestamp_ms: int) -> int:
+        return max(super().version_at(path, timestamp_ms) - 1, 0)
+
+
+def test_who_reads_what_at_the_end() -> None:
+    short = BY_NAME["plain"]
+    assert "at the end, blind-other reads the latest version" in (
+        run_pair(BlindOther(), Other(), [], short).reason or ""
+    )
+    found = run_pair(DeltalogEngine(), Other(), [WrongInThePast()], short)
+    assert "at the end, wrong-in-the-past reads version 1: " in (found.reason or "")
+    found = run_pair(DeltalogEngine(), Other(), [Late()], short)
+    assert "at the end, late finds version 0 at the time" in (found.reason or "")
 
 
 def test_the_steps_of_a_variant() -> None:
@@ -178,12 +203,33 @@ def test_the_times_of_commits() -> None:
     assert commit_times([5, 5, 3, 9], [None, None, 8, 20], 2) == [5, 6, 8, 20]
 
 
-def test_judges_share_no_code_with_the_pair_if_possible() -> None:
-    names = ["deltalog", "spark_ext", "delta-spark", "kernel-java", "deltalake", "sail", "duckdb", "mine"]
-    assert judges("deltalog", "deltalake", names)[0] == "kernel-java"
-    assert judges("delta-spark", "deltalake", names)[:2] == ["sail", "spark_ext"]
-    assert "deltalog" not in judges("kernel-java", "sail", names)
+def test_judges_are_neither_of_the_pair() -> None:
+    names = ["deltalog", "spark_ext", "kernel-java", "deltalake", "sail", "duckdb", "mine"]
+    assert judges("deltalog", "deltalake", names) == ["kernel-java", "duckdb", "spark_ext", "sail", "mine"]
+    assert judges("kernel-java", "deltalake", names)[0] == "duckdb"
     assert judges("deltalog", "spark_ext", ["deltalog", "spark_ext"]) == []
+
+
+class Starting:
+    """Engines of which some do not start."""
+
+    def __init__(self, broken: Sequence[str]) -> None:
+        self.broken = broken
+
+    def __call__(self, name: str) -> Engine:
+        if name in self.broken:
+            raise AdapterError("it does not start")
+        engine = DeltalogEngine()
+        engine.name = name
+        return engine
+
+
+def test_a_judge_that_does_not_start_is_passed_over_and_one_of_the_pair_ends_the_run() -> None:
+    available = ["deltalake", "kernel-java"]
+    [(pair, found)] = run_pairs(Starting(["kernel-java"]), [("a", "b")], available, [BY_NAME["plain"]])
+    assert pair == ("a", "b") and (found.outcome, found.judge) == ("passed", "deltalake")
+    with pytest.raises(AdapterError):
+        list(run_pairs(Starting(["b"]), [("a", "b")], available, [BY_NAME["plain"]]))
 
 
 def test_documents_are_merged_and_shown() -> None:
@@ -202,3 +248,30 @@ def test_documents_are_merged_and_shown() -> None:
         ["c", "1 of 1", "–", "–"],
     ]
     assert cell([]) == "–" and cell([{"outcome": "refused"}]) == "1 refused"
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "deltalog", "conformance", "pairs", *arguments],
+        capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
+    )  # fmt: skip
+
+
+def test_the_command_names_the_variants_and_wants_two_engines() -> None:
+    assert "in-commit-timestamps-late" in command("deltalog", "deltalake", "--variant", "other").stderr
+    assert "A pair needs two engines" in command("deltalog").stderr
+
+
+@pytest.mark.long
+def test_the_command_runs_pairs_in_processes() -> None:
+    mutant = "tests.support.conformance.pair_mutants:CommitsTwice"
+    only = ("--variant", "plain", "--judge", "deltalake")
+    done = command("deltalog", mutant, *only, "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1 and found["variants"] == [*BY_NAME]
+    assert {(pair["first"], pair["second"]): pair["results"][0]["outcome"] for pair in found["pairs"]} == {
+        ("deltalog", mutant): "failed",
+        (mutant, "deltalog"): "failed",
+    }
+    shown = command("deltalog", mutant, *only).stdout
+    assert "2 commits were made" in shown and "| deltalog | – | 0 of 1 |" in shown

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deltalog.doctor.check import examine
-from deltalog.doctor.examination import silent
 from deltalog.doctor.findings import CheckReport
+from deltalog.doctor.progress import silent
 from deltalog.log.authority import Authority
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, commit_path, staged_commit_path
