@@ -186,18 +186,18 @@ def with_sidecar(root: Path) -> Path:
 
 
 def with_vector(root: Path) -> Path:
-    """A file of 3 rows with a deletion vector of the second one, and a file of 1 row."""
+    """Version 0 adds two files: one of three rows, the second of which a deletion vector deletes, and one of a row."""
     features = ["deletionVectors"]
     lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
                  minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
-    add = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
-    add["add"]["deletionVector"] = {
-        "storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
-        "sizeInBytes": 34, "cardinality": 1,
+    first = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
+    first["add"]["stats"] = '{"numRecords":3}'
+    first["add"]["deletionVector"] = {
+        "storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91", "sizeInBytes": 34,
+        "cardinality": 1,
     }  # fmt: skip
-    add["add"]["stats"] = '{"numRecords":3}'
-    other = parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())}))
-    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add, other])
+    second = parquet(root, "1.parquet", pa.table({"id": pa.array([4], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, first, second])
     return root
 
 
