@@ -61,6 +61,8 @@ def test_versions_and_times(sail: RemoteEngine, tmp_path: Path) -> None:
     assert rows_of(sail.rows(path, version=1)) == ids(1)
     assert rows_of(sail.rows(path, timestamp_ms=minute(2))) == ids(2)
     assert rows_of(sail.rows(path, timestamp_ms=minute(2) - 1)) == ids(1)
+    assert rows_of(sail.rows_at_us(path, minute(2) * 1000 + 1)) == ids(2)
+    assert rows_of(sail.rows_at_us(path, minute(2) * 1000 - 1)) == ids(1)
 
 
 def test_a_table_is_read_anew(sail: RemoteEngine, tmp_path: Path) -> None:
@@ -121,7 +123,8 @@ def test_what_sail_has_no_call_for(sail: RemoteEngine, tmp_path: Path) -> None:
         sail.history(path)
     with pytest.raises(NotSupported):
         sail.begin(path)
-    assert {*sail.calls} == {"rows", "changes", "create", "append", "overwrite", "delete", "set_properties"}
+    claimed = {"rows", "rows_at_us", "changes", "create", "append", "overwrite", "delete", "set_properties"}
+    assert {*sail.calls} == claimed
 
 
 def test_errors_are_refusals(sail: RemoteEngine, tmp_path: Path) -> None:
