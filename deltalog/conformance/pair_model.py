@@ -1,4 +1,4 @@
-"""What two engines write into one table in turn, and what the table must then contain. Pure."""
+"""What two engines write into one table in turn, and what the table must then contain."""
 
 from __future__ import annotations
 
