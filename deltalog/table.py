@@ -589,7 +589,8 @@ class DeltaTable:
         can be read only once: passing it to any method a second time raises CallError.
 
         Columns are matched by name; nullable columns that are absent from the data are null; new columns require
-        ``merge_schema=True``. ``txn``: an application id and an application version. If the table has recorded this
+        ``merge_schema=True``. Variants are JSON text, structs as scans return them (``schema.variant_from_python``), or
+        in Arrow's extension type. ``txn``: an application id and an application version. If the table has recorded this
         version or a later one for the id, nothing is written and ``skipped`` is true. If the rows were read by a scan
         of this table, the commits since the scanned version are checked for conflicts. ``expected_version``: as for
         ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
@@ -668,8 +669,9 @@ class DeltaTable:
         """Set columns to new values in all rows for which ``where`` is true (None: in all rows).
 
         ``updates`` maps columns to expressions that are evaluated on the old row, as SQL text or built with ``col``;
-        ``a.b`` is a field of a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI
-        mode. Generated columns that are not in ``updates`` or ``new_values`` are recomputed; rows keep their row ids.
+        ``a.b`` is a field of a struct. ``new_values`` maps columns to Python values; a variant can be any value that
+        ``schema.variant_from_python`` encodes. Values are cast as in Spark's ANSI mode. Generated columns that are not
+        in ``updates`` or ``new_values`` are recomputed; rows keep their row ids.
         Deletion vectors, change data files, ``skipped`` and conflicts are handled as in ``delete``. Raises as
         ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row for which an expression
         cannot be computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.

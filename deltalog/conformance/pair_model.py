@@ -1,4 +1,4 @@
-"""What two engines write into one table in turn, and what the table must then contain. Pure."""
+"""What two engines write into one table in turn, and what the table must then contain."""
 
 from __future__ import annotations
 
@@ -192,8 +192,8 @@ class PairResult:
 # The engines of the kit that write.
 WRITERS = ("deltalog", "spark_ext", "delta-spark", "kernel-java", "deltalake", "polars", "sail", "chdb", "duckdb")
 
-# The engines that are preferred as judges, the best first: fast ones that read every version. Sail's reads of several
-# versions in one session fail.
+# The engines that are preferred as judges, the best first: fast ones that read every version. Sail does not read the
+# versions before a checkpoint.
 _JUDGES = ("kernel-java", "deltalake", "duckdb", "chdb", "kernel-rs", "polars", "delta-spark", "spark_ext", "sail")
 # Engines by whose answers in-commit timestamps can be judged; the others go by the times of files.
 TIMED = ("deltalog", "spark_ext", "delta-spark", "kernel-java", "sail")

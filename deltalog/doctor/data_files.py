@@ -14,8 +14,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.doctor.features import has
 from deltalog.doctor.file_entries import Rules, is_time_out_of_range, statistics, vector_rule
-from deltalog.doctor.file_values import below, contradictions, fits, is_count, is_same_kind, of_column, stored_type
+from deltalog.doctor.file_values import (
+    below,
+    contradictions,
+    fits,
+    is_count,
+    is_same_kind,
+    is_shredded,
+    of_column,
+    stored_type,
+    variants_in,
+)
 from deltalog.doctor.findings import Finding, found
 from deltalog.doctor.iceberg import active, examine_file
 from deltalog.doctor.identity import bounds_of, examine_values
@@ -23,21 +34,25 @@ from deltalog.doctor.presence import FilePresence
 from deltalog.doctor.table_metadata import mapping_of, schema_of
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.expressions.compile import CompiledExpression, compile_expression
+from deltalog.expressions.evaluate import values_of
 from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.parquet.footers import open_parquet, read_footer
 from deltalog.parquet.stats import chunks_by_path, null_count_of, value_bounds
+from deltalog.protocol import variant
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.column_mapping import lookup, physical_name
 from deltalog.protocol.column_metadata import GENERATION_KEY, ID_KEY
 from deltalog.protocol.identity_columns import Identity, identity_of
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import (
+    VARIANT,
     DecimalType,
     PrimitiveType,
     StructField,
     StructType,
     leaves,
+    uses_type,
 )
 from deltalog.storage.table_files import TableFiles
 
@@ -191,6 +206,16 @@ class DataExamination:
                     "data-column-type-differs",
                     f"{column.name} is {kind} in the file and {column.data_type} in the schema.",
                 )
+            elif uses_type(column.data_type, "variant"):
+                yield from self._variants(column, kind)
+
+    def _variants(self, column: StructField, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+        for name, stored in variants_in(kind, column.data_type, column.name):
+            if not fits(stored, VARIANT):
+                yield "data-column-type-differs", f"{name} is {stored} in the file and variant in the schema."
+            elif is_shredded(stored) and not has(self.rules.protocol, "variantShredding"):
+                text = f"{name} is {stored} in the file; only tables with variantShredding have shredded variants."
+                yield "variant-shredded-without-feature", text
 
     def _statistics(self, add: AddFile, footer: Any, fields: Sequence[pa.Field]) -> Iterator[tuple[str, str]]:
         known = statistics(add)
@@ -267,14 +292,18 @@ class DataExamination:
         layout = FileLayout(schema, metadata.partition_columns, mapping_of(metadata))
         tally = _Tally(schema, self._checks)
         try:
+            malformed: set[str] = set()
             for batch in read_file(self.files, DataFile.from_add(add), layout):
-                tally.take(pa.Table.from_batches([batch]))
+                rows = pa.Table.from_batches([batch])
+                tally.take(rows)
+                malformed.update(_malformed_variants(rows, schema))
         except _READ_ERRORS as error:
             yield "data-file-unreadable", str(error)
             return
         self.counts.rows += tally.rows
         held, is_julian = self._held(add)
         yield from tally.findings()
+        yield from (("variant-value-malformed", text) for text in sorted(malformed))
         known = statistics(add)
         is_tight = known.body.get("tightBounds") is not False
         for column, name in self._named():
@@ -329,6 +358,22 @@ def _is_julian(footer: Any) -> bool:
 
 def _is_time(column: StructField) -> bool:
     return str(column.data_type) in ("date", "timestamp", "timestamp_ntz")
+
+
+def _malformed_variants(rows: pa.Table, schema: StructType) -> Iterator[str]:
+    """What is wrong with a variant, for each column of variants that is not in an array or map."""
+    for path, column in leaves(schema):
+        if column.data_type != VARIANT:
+            continue
+        values = values_of(path, rows)
+        parts = (values.field(name).to_pylist() for name in ("metadata", "value"))
+        for there, metadata, value in zip(values.is_valid().to_pylist(), *parts, strict=True):
+            try:
+                if there:
+                    variant.check(metadata or b"", value or b"", is_strict=False)
+            except ValueError as error:
+                yield f"{'.'.join(path)} has a variant that is malformed: {error}."
+                break
 
 
 class _Tally:

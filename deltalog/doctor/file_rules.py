@@ -93,6 +93,14 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("data-file-not-checked", "info", "Data files were not checked: too many, or outside the table",
          "Run the check with deep=True."),
     )),
+    ("variant-shredding", (
+        ("variant-shredded-without-feature", "error",
+         "A data file has shredded variants but the protocol lacks variantShredding", _FEATURE),
+    )),
+    ("variant-data-in-parquet", (
+        ("variant-value-malformed", "error", "A variant in a data file is not a variant of the Parquet format",
+         _REWRITE),
+    )),
     ("partition-value-serialization", (
         ("partition-value-invalid", "error", "A partition value does not match the column type", _REWRITE),
         ("partition-value-null", "error", "A partition value is NULL but the column is not nullable", _REWRITE),

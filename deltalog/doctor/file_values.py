@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from deltalog.doctor.file_entries import as_value
 from deltalog.errors import DeltaLogError
-from deltalog.protocol.schema import VOID, ArrayType, DataType, DecimalType, MapType, StructType
+from deltalog.protocol.arrow_types import is_binary
+from deltalog.protocol.schema import VARIANT, VOID, ArrayType, DataType, DecimalType, MapType, StructType
 from deltalog.protocol.widening import is_widening
 
 _EXACT = frozenset(["byte", "short", "integer", "long", "date"])
@@ -134,7 +135,9 @@ def fits(stored: pa.DataType, wanted: DataType) -> bool:
         stored = stored.storage_type
     if pa.types.is_dictionary(stored):
         stored = stored.value_type
-    if isinstance(wanted, StructType) or str(wanted) == "variant":
+    if wanted == VARIANT:
+        return _is_variant(stored)
+    if isinstance(wanted, StructType):
         return bool(pa.types.is_struct(stored))
     if isinstance(wanted, MapType):
         return bool(pa.types.is_map(stored)) or (_is_list(stored) and pa.types.is_struct(stored.value_type))
@@ -160,3 +163,32 @@ def _fits_value(stored: pa.DataType, wanted: DataType) -> bool:
         return own.scale == wanted.scale and own.precision <= wanted.precision
     # Other writers store byte and short as 32-bit integers.
     return str(own) == "integer" and str(wanted) in ("byte", "short")
+
+
+def _is_variant(stored: pa.DataType) -> bool:
+    parts = {each.name: each.type for each in stored} if pa.types.is_struct(stored) else {}
+    typed = parts.pop("typed_value", None)
+    found = set(parts) == {"metadata", "value"} or (typed is not None and set(parts) == {"metadata"})
+    return found and all(map(is_binary, parts.values()))
+
+
+def variants_in(stored: pa.DataType, wanted: DataType, name: str) -> Iterator[tuple[str, pa.DataType]]:
+    """The variants in a column of a data file, at every depth: their paths, and their types in the file."""
+    while isinstance(stored, pa.BaseExtensionType):
+        stored = stored.storage_type
+    if wanted == VARIANT:
+        yield name, stored
+    elif isinstance(wanted, StructType) and pa.types.is_struct(stored):
+        held = {each.name.lower(): each.type for each in stored}
+        for column in wanted.fields:
+            if column.name.lower() in held:
+                yield from variants_in(held[column.name.lower()], column.data_type, f"{name}.{column.name}")
+    elif isinstance(wanted, ArrayType) and hasattr(stored, "value_type"):
+        yield from variants_in(stored.value_type, wanted.element_type, f"{name}.element")
+    elif isinstance(wanted, MapType) and pa.types.is_map(stored):
+        yield from variants_in(stored.item_type, wanted.value_type, f"{name}.value")
+
+
+def is_shredded(stored: pa.DataType) -> bool:
+    """Whether a variant in a data file is shredded."""
+    return bool(pa.types.is_struct(stored)) and any(each.name == "typed_value" for each in stored)

@@ -14,17 +14,24 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from numbers import Number, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from deltalog.arguments import shown
 from deltalog.errors import CallError
 from deltalog.expressions.literals import coerced, plain
-from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType, type_to_arrow
+from deltalog.lazy_names import lazy_modules
+from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType, type_to_arrow, uses_type
+
+if TYPE_CHECKING:
+    from deltalog.protocol import variant, variant_encoding
+else:
+    lazy_modules(__name__, "deltalog.protocol.variant", "deltalog.protocol.variant_encoding")
 
 _MAX_FLOAT32 = 3.4028235677973362e38  # larger values are rounded to infinity
 _NO_TIME = datetime.time()
+_ENCODED = {"metadata", "value"}
 _NO_LISTS = (str, bytes, bytearray, Mapping, set, frozenset)
 
 
@@ -45,6 +52,8 @@ def _converted(value: Any, data_type: DataType, where: str) -> Any:
     """``where``: the path of the value followed by ``: ``; empty at the top level."""
     if value is None:
         return None
+    if data_type == VARIANT:
+        return _variant_value(value, where)
     if isinstance(data_type, StructType):
         return _struct_value(value, data_type, where)
     if isinstance(data_type, ArrayType):
@@ -59,6 +68,36 @@ def _converted(value: Any, data_type: DataType, where: str) -> Any:
         return coerced(value, data_type, "")
     except CallError:
         raise ValueError(f"{where}{shown(value)} is not a {data_type}") from None
+
+
+def _variant_value(value: Any, where: str) -> Any:
+    """A variant as a mapping of metadata and value. Such a mapping is kept; any other Python value is encoded."""
+    try:
+        if isinstance(value, Mapping) and value.keys() == _ENCODED and set(map(type, value.values())) == {bytes}:
+            variant.check(value["metadata"], value["value"])
+            return value
+        metadata, encoded = variant_encoding.encoded_python(value)
+    except ValueError as error:
+        raise ValueError(f"{where}it cannot be a variant: {error}") from None
+    return {"metadata": metadata, "value": encoded}
+
+
+def with_variants(value: Any, data_type: DataType) -> Any:
+    """A value of a column that contains variants, with its variants encoded; its other parts are unchanged. Raises
+    ValueError for a value that cannot be a variant."""
+    if value is None or not uses_type(data_type, VARIANT.name):
+        return value
+    if data_type == VARIANT:
+        return _variant_value(value, "")
+    if isinstance(data_type, StructType) and isinstance(value, Mapping):
+        columns = {each.name: each.data_type for each in data_type.fields}
+        return {name: with_variants(each, columns[name]) if name in columns else each for name, each in value.items()}
+    if isinstance(data_type, ArrayType) and not isinstance(value, _NO_LISTS) and isinstance(value, Iterable):
+        return [with_variants(each, data_type.element_type) for each in value]
+    if isinstance(data_type, MapType):
+        entries = value.items() if isinstance(value, Mapping) else value
+        return [(key, with_variants(each, data_type.value_type)) for key, each in entries]
+    return value
 
 
 def _struct_value(value: Any, data_type: StructType, where: str) -> dict[str, Any]:

@@ -48,10 +48,16 @@ from deltalog.storage.table_files import TableFiles
 if TYPE_CHECKING:
     import pyroaring
 
-    from deltalog.parquet import variant
-    from deltalog.protocol import deletion_vectors
+    from deltalog.parquet import variant_shredding
+    from deltalog.protocol import deletion_vectors, variant
 else:
-    lazy_modules(__name__, "pyroaring", "deltalog.parquet.variant", "deltalog.protocol.deletion_vectors")
+    lazy_modules(
+        __name__,
+        "pyroaring",
+        "deltalog.parquet.variant_shredding",
+        "deltalog.protocol.deletion_vectors",
+        "deltalog.protocol.variant",
+    )
 
 T = TypeVar("T")
 
@@ -557,7 +563,7 @@ def _conform_variant(values: Any) -> Any:
     stored = {field.name: index for index, field in enumerate(values.type.fields)}
     metadata = values.field(stored["metadata"]).cast(pa.binary())
     if "typed_value" in stored:
-        value = pa.array(variant.unshred(values), pa.binary())
+        value = pa.array(variant_shredding.unshred(values), pa.binary())
     else:
         value = values.field(stored["value"]).cast(pa.binary())
     mask = values.is_null() if values.null_count else None
@@ -567,8 +573,5 @@ def _conform_variant(values: Any) -> Any:
 def _variant_text(values: Any) -> pa.Array:
     metadata, value = (values.field(i).to_pylist() for i in range(2))
     present = values.is_valid().to_pylist()
-    texts = (
-        variant.to_json(m or b"", v or b"") if there else None
-        for m, v, there in zip(metadata, value, present, strict=True)
-    )
-    return pa.array(texts, pa.string())
+    rows = ((m or b"", v or b"") if there else None for m, v, there in zip(metadata, value, present, strict=True))
+    return pa.array(variant.texts(rows), pa.string())

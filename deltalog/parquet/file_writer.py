@@ -1,7 +1,8 @@
 """Writes a data file from Arrow rows.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics, #column-mapping, #data-files-1,
-#delta-data-type-to-parquet-type-mappings, #writer-requirements-for-variant-data-type, #void-type.
+#delta-data-type-to-parquet-type-mappings, #writer-requirements-for-variant-data-type,
+#writer-requirements-for-variant-shredding, #void-type.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.lazy_arrow import pq
+from deltalog.lazy_names import lazy_modules
 from deltalog.parquet import stats
 from deltalog.parquet.dictionaries import dictionary_columns, leaf_paths
 from deltalog.parquet.file_options import DEFAULT, FileOptions
@@ -23,8 +25,23 @@ from deltalog.parquet.file_reader import with_child
 from deltalog.parquet.hidden_values import without_hidden
 from deltalog.protocol import column_mapping
 from deltalog.protocol.column_mapping import Mode
-from deltalog.protocol.schema import VARIANT, VOID, ArrayType, DataType, MapType, StructField, StructType, type_to_arrow
+from deltalog.protocol.schema import (
+    VARIANT,
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    type_to_arrow,
+    uses_type,
+)
 from deltalog.storage.base import LogStore
+
+if TYPE_CHECKING:
+    from deltalog.parquet import variant_shredding
+else:
+    lazy_modules(__name__, "deltalog.parquet.variant_shredding")
 
 Checksum = Literal["sha256"]
 ROW_GROUP_ROWS = 1 << 20
@@ -33,12 +50,18 @@ ROW_GROUP_ROWS = 1 << 20
 class FileColumns(msgspec.Struct, frozen=True, dict=True):
     """The columns of data files: first the table's ``columns``, named according to the column ``mapping``, and then
     ``extra`` columns, which the table does not have. ``indexed``: the leaves with statistics in the log, as paths of
-    physical names."""
+    physical names. ``shreds``: whether variants are shredded."""
 
     columns: StructType
     indexed: frozenset[tuple[str, ...]]
     mapping: Mode = "none"
     extra: tuple[StructField, ...] = ()
+    shreds: bool = False
+
+    @functools.cached_property
+    def shreds_variants(self) -> bool:
+        """Whether the files have variants that are shredded."""
+        return self.shreds and uses_type(self.columns, "variant")
 
     @functools.cached_property
     def stored(self) -> StructType:
@@ -122,14 +145,22 @@ class GrowingFile:
         self._columns = columns
         self._size_bytes = 0
         self._sink = file if checksum is None else HashedFile(file)
-        paths = leaf_paths(first.schema) if options.has_columns else ()
-        left_out = {*stats.nan_columns(first), *without_bounds, *options.without_statistics(paths)}
-        self._with_statistics = stats.without(first.schema, left_out) if left_out else True
+        self._shredding: variant_shredding.Shredding | None = None
+        schema, with_nan = columns.arrow_schema, stats.nan_columns(first)
+        if columns.shreds_variants:
+            self._shredding = variant_shredding.Shredding.of_rows(first, columns.stored)
+            first = self._shredding.rows(first.slice(0, variant_shredding.SAMPLE_ROWS))
+            schema = self._shredding.schema
+            # Whether the typed columns contain NaN is known only once later rows have been shredded.
+            with_nan |= self._shredding.floating
+        paths = leaf_paths(schema) if options.has_columns else ()
+        left_out = {*with_nan, *without_bounds, *options.without_statistics(paths)}
+        self._with_statistics = stats.without(schema, left_out) if left_out else True
         dictionaries = not columns.has_shared_paths and dictionary_columns(first)
         self._group_rows = min(options.row_group_rows or ROW_GROUP_ROWS, ROW_GROUP_ROWS)
         self._writer = pq.ParquetWriter(
             self._sink,
-            columns.arrow_schema,
+            schema,
             write_statistics=self._with_statistics,
             **options.with_codec("snappy").arguments(paths, dictionaries),
         )
@@ -141,13 +172,14 @@ class GrowingFile:
     def takes(self, rows: pa.Table) -> bool:
         """Whether the rows can be appended to this file. The rows cannot be appended if they contain NaN in a column
         for which the file records bounds."""
-        wanted, have = stats.statistics_columns(rows), self._with_statistics
-        if isinstance(wanted, bool):
-            return True
-        return not isinstance(have, bool) and set(have) <= set(wanted)
+        with_nan, have = stats.nan_columns(rows), self._with_statistics
+        return not with_nan or (not isinstance(have, bool) and with_nan.isdisjoint(have))
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows as new row groups. Raises StoreError."""
+        """Append rows as new row groups. Raises StoreError, and InvalidDataFileError for a malformed variant that is to
+        be shredded."""
+        if self._shredding is not None:
+            rows = self._shredding.rows(rows)
         self._writer.write_table(rows, row_group_size=self._group_rows)
 
     def close(self) -> None:

@@ -35,6 +35,37 @@ PRIMITIVES: Mapping[str, pa.DataType] = {
 }
 
 
+# The names of Arrow's extension type for variants: the canonical one, and the one of Arrow 21.
+_VARIANT_EXTENSIONS = frozenset({"arrow.parquet.variant", "parquet.variant"})
+_EXTENSION_NAME = b"ARROW:extension:name"
+
+
+def is_variant(field: pa.Field) -> bool:
+    """Whether a field has Arrow's extension type for variants, also if this version of pyarrow does not know the type.
+    The extension's storage is a struct of ``metadata`` and ``value``, and of ``typed_value`` if it is shredded."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return field.type.extension_name in _VARIANT_EXTENSIONS
+    name = (field.metadata or {}).get(_EXTENSION_NAME, b"").decode(errors="replace")
+    return name in _VARIANT_EXTENSIONS and bool(pt.is_struct(field.type))
+
+
+def is_encoded_variant(arrow: pa.DataType) -> bool:
+    """Whether a type is a struct of ``metadata`` and ``value``, both binary, as scans return variants."""
+    if not pt.is_struct(arrow) or {field.name for field in arrow.fields} != {"metadata", "value"}:
+        return False
+    return arrow.num_fields == 2 and all(is_binary(field.type) for field in arrow.fields)
+
+
+def is_binary(arrow: pa.DataType) -> bool:
+    """Whether a type is binary, in any of Arrow's layouts."""
+    return bool(pt.is_binary(arrow) or pt.is_large_binary(arrow) or str(arrow) == "binary_view")
+
+
+def is_text(arrow: pa.DataType) -> bool:
+    """Whether a type is text, in any of Arrow's layouts."""
+    return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or str(arrow) == "string_view")
+
+
 def primitive_of(arrow: pa.DataType) -> str | None:
     """The primitive Delta type that can hold every value of an Arrow type; None if no type can.
 

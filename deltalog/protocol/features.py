@@ -19,7 +19,13 @@ from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
-from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX, UNITY_TABLE_ID_KEY
+from deltalog.protocol.properties import (
+    CATALOG_ID_KEY,
+    CONSTRAINT_PREFIX,
+    ENABLE_VARIANT_SHREDDING,
+    FEATURE_PREFIX,
+    UNITY_TABLE_ID_KEY,
+)
 from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 if TYPE_CHECKING:
@@ -69,7 +75,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("typeWidening-preview", True, True, Writes.YES),
     Feature("variantType", True, True, Writes.YES),
     Feature("variantType-preview", True, True, Writes.YES),
-    Feature("variantShredding", True, True, Writes.YES),
+    Feature("variantShredding", True, True, Writes.YES, requires=("variantType",)),
     Feature("variantShredding-preview", True, True, Writes.YES),
     Feature("v2Checkpoint", True, True, Writes.YES),
     Feature("vacuumProtocolCheck", True, True, Writes.YES),
@@ -234,8 +240,11 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
     Returns ``protocol`` unchanged if it already has all of these features. Protocol versions are never lowered, and
     features are never removed.
     """
-    present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
-    missing = [n for n in _with_required(wanted) if n not in present]
+    listed = set(writer_features(protocol))
+    present = {n.removesuffix("-preview") for n in listed} | listed
+    # The preview of a feature stands for the feature, but not where another feature requires it.
+    needed = _with_required(n for n in wanted if n in listed or n not in present)
+    missing = [n for n in needed if n not in listed]
     if not missing:
         return protocol
     writer = [*missing, *writer_features(protocol)]
@@ -401,3 +410,10 @@ BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 def is_ict_active(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether commits with this protocol and metadata contain ``inCommitTimestamp``."""
     return timestamps.is_active(protocol.min_writer_version, protocol.writer_features or (), metadata.configuration)
+
+
+def shreds_variants(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether writers may shred variants: the protocol lists the feature, and the property enables it. Raises
+    InvalidPropertyError. Spec: PROTOCOL.md#variant-shredding."""
+    listed = {name.removesuffix("-preview") for name in reader_features(protocol)}
+    return "variantShredding" in listed and ENABLE_VARIANT_SHREDDING.read(metadata.configuration)

@@ -28,6 +28,7 @@ MAX_EXPRESSION_DEPTH = 100  # nesting of brackets, CASE and unary operators
 MAX_PARSER_STEPS = 40  # maximum number of steps of the expression parser per token
 MAX_EXPRESSION_STEPS = 10_000  # functions evaluated for one expression; a subexpression that occurs twice counts twice
 MAX_TEXT_BYTES = 64 << 20  # strings that an expression creates per batch of rows, beyond 16 times the input size
+MAX_VARIANT_TEXT_CHARS = 1 << 30  # JSON text of the variants of one column in a batch of rows
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint
 MAX_CHECKPOINT_BYTES = 64 << 30  # decompressed size of a file's columns, according to the file's footer
 MAX_FOOTER_BYTES = 64 << 20  # footer of a Parquet file, unless only its rows are read

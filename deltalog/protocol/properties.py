@@ -136,6 +136,7 @@ ISOLATION_LEVEL: Property[Literal["Serializable", "WriteSerializable"]] = Proper
     "delta.isolationLevel", _isolation_level, "Serializable"
 )
 ENABLE_TYPE_WIDENING = Property("delta.enableTypeWidening", _boolean, False)
+ENABLE_VARIANT_SHREDDING = Property("delta.enableVariantShredding", _boolean, False)
 COLUMN_MAPPING_MODE = Property("delta.columnMapping.mode", _mapping_mode, "none")
 CHECKPOINT_POLICY = Property("delta.checkpointPolicy", _checkpoint_policy, "classic")
 SIDECAR_ROWS = 100_000  # a V2 checkpoint with more file actions has sidecars
@@ -165,6 +166,7 @@ KNOWN: Mapping[str, Property[object]] = {
         ENABLE_DELETION_VECTORS,
         ISOLATION_LEVEL,
         ENABLE_TYPE_WIDENING,
+        ENABLE_VARIANT_SHREDDING,
         COLUMN_MAPPING_MODE,
         CHECKPOINT_POLICY,
         LOG_RETENTION_MS,
@@ -187,7 +189,6 @@ _PASSED_ON = frozenset(
         "delta.compatibility.symlinkFormatManifest.enabled",
         DATA_SKIPPING_STATS_COLUMNS_KEY,
         "delta.enableFullRetentionRollback",
-        "delta.enableVariantShredding",
         "delta.parquet.compression.codec",
         "delta.sampleRetentionDuration",
         "delta.tuneFileSizesForRewrites",

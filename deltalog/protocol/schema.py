@@ -341,6 +341,8 @@ def type_to_arrow(data_type: DataType) -> pa.DataType:
 
 def _field_from_arrow(column: Any, where: str) -> StructField:
     name = f"{where}{column.name}"
+    if arrow_types.is_variant(column):
+        return StructField(column.name, VARIANT, column.nullable)
     return StructField(column.name, _type_from_arrow(column.type, name), column.nullable)
 
 
@@ -351,10 +353,10 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
         return StructType(tuple(_field_from_arrow(f, f"{name}.") for f in arrow.fields))
     if pa.types.is_map(arrow):
         value_nullable = arrow.item_field.nullable
-        key, value = _type_from_arrow(arrow.key_type, f"{name}.key"), _type_from_arrow(arrow.item_type, name)
+        key, value = _type_from_arrow(arrow.key_type, f"{name}.key"), _part_from_arrow(arrow.item_field, name)
         return MapType(key, value, value_nullable)
     if arrow_types.is_list(arrow):
-        return ArrayType(_type_from_arrow(arrow.value_type, f"{name}.element"), arrow.value_field.nullable)
+        return ArrayType(_part_from_arrow(arrow.value_field, f"{name}.element"), arrow.value_field.nullable)
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return DecimalType(arrow.precision, arrow.scale)
     primitive = arrow_types.primitive_of(arrow)
@@ -364,6 +366,10 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
             "Cast it: uint64 to int64 or decimal128(20, 0), time to string or int64, an extension type to its storage."
         )
     return PrimitiveType(primitive)
+
+
+def _part_from_arrow(part: pa.Field, name: str) -> DataType:
+    return VARIANT if arrow_types.is_variant(part) else _type_from_arrow(part.type, name)
 
 
 # -------------------------------------------------------------------------------------------- walks

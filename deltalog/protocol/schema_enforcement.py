@@ -14,6 +14,7 @@ from deltalog.arguments import checked
 from deltalog.errors import SchemaMismatchError
 from deltalog.protocol.column_metadata import FILLED_BY
 from deltalog.protocol.schema import (
+    VARIANT,
     ArrayType,
     DataType,
     DecimalType,
@@ -135,6 +136,11 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
         raise SchemaMismatchError(
             f"Column {name} has no type yet (void) in the table and is {data} in the data. Write with mergeSchema "
             "(merge_schema=True), which gives it this type."
+        )
+    elif table == VARIANT and data not in (table, PrimitiveType("void")):
+        raise SchemaMismatchError(
+            f"Column {name} is {table} in the table and {data} in the data. Pass variants as JSON text, as structs of "
+            "metadata and value (deltalog.schema.variant_from_python), or in Arrow's extension type for variants."
         )
     elif table != data and data != PrimitiveType("void") and not holds_all(table, data):
         raise SchemaMismatchError(

@@ -75,7 +75,9 @@ class Columns:
                 f"{transaction.reader.store.url} is clustered, and a clustered table cannot have partition columns. "
                 "Call cluster_by without columns first."
             )
-        transaction.set_schema(StructType.from_arrow(reader.schema), self.partition_by)
+        # Text can replace a variant; the form in which a scan returns variants does not.
+        columns = write_steps.columns_of(reader.schema, transaction.schema, texts=False)
+        transaction.set_schema(columns, self.partition_by)
         return reader
 
     def reader_keeping_rows(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:

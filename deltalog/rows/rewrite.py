@@ -38,6 +38,7 @@ from deltalog.write.data_files import conformed
 from deltalog.write.deletion_vector_writer import masked_statistics
 from deltalog.write.input_streams import read_once
 from deltalog.write.transaction import Transaction
+from deltalog.write.variant_columns import encoded_batches
 
 METRICS = (
     "numRemovedFiles",
@@ -197,7 +198,7 @@ def matching(
     bound = bind(predicate, schema)
     rules = transaction.row_writer.rules()
     wrong, example = 0, None
-    for batch in read_once(reader):
+    for batch in encoded_batches(read_once(reader), schema):
         table = conformed(pa.Table.from_batches([batch]), schema, rules, is_new=True)
         outside = pc.invert(pc.fill_null(matches(bound, table), FALSE))
         count = pc.sum(outside).as_py() or 0

@@ -7,7 +7,7 @@ Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,7 +20,7 @@ from deltalog.parquet.footers import READ_ERRORS
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.paths import encode_path
-from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType
+from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 from deltalog.protocol.schema_enforcement import names_twice
 from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
@@ -91,6 +91,13 @@ def describe_files(
             twice = names_twice(stored, parts=_parts) if layout.mapping != "id" else None
         except READ_ERRORS as error:
             raise _not_readable(store, path, error) from error
+        shredded = None if layout.shreds else next(_shredded(stored, data_schema), None)
+        if shredded is not None:
+            raise InvalidDataFileError(
+                f"{store.url}: {path} cannot be added: its variants in {shredded} are shredded, which the table does "
+                "not allow. Set delta.enableVariantShredding to true, or write the file without shredding.",
+                path=path,
+            )
         if without_id is not None:
             raise InvalidDataFileError(
                 f"{store.url}: {path} cannot be added: its column {without_id} does not have the field id of the "
@@ -154,6 +161,19 @@ def check_rows(url: str, written: int | None, found: list[int]) -> None:
         written=written,
         found=sum(found),
     )
+
+
+def _shredded(stored: Iterable[pa.Field], schema: StructType) -> Iterator[str]:
+    """The dotted paths of the shredded variants among the columns of a file that are not in arrays and maps."""
+    for field in stored:
+        column = schema.find(field.name)
+        kind = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+        if column is None or not pa.types.is_struct(kind):
+            continue
+        if column.data_type == VARIANT and any(part.name == "typed_value" for part in kind.fields):
+            yield field.name
+        elif isinstance(column.data_type, StructType):
+            yield from (f"{field.name}.{path}" for path in _shredded(kind.fields, column.data_type))
 
 
 def _parts(kind: Any) -> Iterable[tuple[str, pa.DataType]]:

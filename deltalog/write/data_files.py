@@ -26,8 +26,8 @@ from deltalog.log.file_statistics import indexed_leaves
 from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, FileColumns, write_file
-from deltalog.protocol import column_mapping, partitions
-from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata
+from deltalog.protocol import column_mapping, features, partitions
+from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.properties import RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
@@ -59,7 +59,7 @@ class WriteLayout:
     ``extra_columns``: file columns that are not in the table, such as the row ids of copied rows; they come last and
     have no statistics. ``as_changes``: whether the files are change data files. ``checksum``: which hash to record for
     each file, if any. ``is_new``: whether the rows are new to the table; if so, a struct with a NOT NULL field must not
-    be null. ``options``: how the files are encoded.
+    be null. ``options``: how the files are encoded. ``shreds``: whether variants are shredded.
     """
 
     schema: StructType
@@ -73,9 +73,12 @@ class WriteLayout:
     checksum: Checksum | None = None
     is_new: bool = False
     options: FileOptions = DEFAULT
+    shreds: bool = False
 
     @classmethod
-    def for_table(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
+    def for_table(
+        cls, metadata: Metadata, protocol: Protocol, clustered_by: Sequence[tuple[str, ...]] = ()
+    ) -> WriteLayout:
         """The layout of a table. ``clustered_by``: the paths of columns that always have statistics. Raises
         CorruptTableError, InvalidPropertyError."""
         configuration = metadata.configuration
@@ -88,6 +91,7 @@ class WriteLayout:
             frozenset(leaf.physical for leaf in indexed_leaves(metadata, clustered_by)),
             mapping,
             RANDOM_PREFIX_LENGTH.read(configuration) if prefixed else 0,
+            shreds=features.shreds_variants(protocol, metadata),
         )
 
     @functools.cached_property
@@ -99,7 +103,7 @@ class WriteLayout:
     def file_columns(self) -> FileColumns:
         """The columns of the files: all except the partition columns."""
         columns = StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
-        return FileColumns(columns, self.indexed, self.mapping, self.extra_columns)
+        return FileColumns(columns, self.indexed, self.mapping, self.extra_columns, self.shreds)
 
     @functools.cached_property
     def stored_options(self) -> FileOptions:

@@ -23,7 +23,7 @@ from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, Protocol
-from deltalog.protocol.schema import PrimitiveType, StructField, StructType
+from deltalog.protocol.schema import PrimitiveType, StructField, StructType, uses_type
 from deltalog.write.data_files import (
     WriteLayout,
     change_file,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from deltalog.log import file_statistics
     from deltalog.read import changes as change_feed
-    from deltalog.write import added_files, partition_files
+    from deltalog.write import added_files, partition_files, variant_columns
     from deltalog.write import deletion_vector_writer as vector_writer
     from deltalog.write import task_files as distributed_files
 else:
@@ -51,6 +51,7 @@ else:
         "deltalog.log.file_statistics",
         "deltalog.write.added_files",
         "deltalog.write.partition_files",
+        "deltalog.write.variant_columns",
         change_feed="deltalog.read.changes",
         vector_writer="deltalog.write.deletion_vector_writer",
         distributed_files="deltalog.write.task_files",
@@ -151,11 +152,14 @@ class RowWriter:
     def write(self, rows: Any, checksum: Checksum | None = None, filled: bool = False) -> tuple[list[AddFile], int]:
         """Write new rows, a stream of Arrow batches. Returns the add actions and the number of rows. An absent column
         is generated, or gets its default value if the table defines one; otherwise it is null. ``filled``: whether the
-        rows already contain identity values, from ``rules()``.
+        rows already contain identity values, from ``rules()``, and their variants are encoded.
 
         Raises ConstraintViolationError, UnsupportedFeatureError as ``rules``. Cost: 1 PUT for each file.
         """
-        return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
+        layout = replace(self._layout_of_new_rows(filled), checksum=checksum)
+        if not filled and uses_type(layout.schema, "variant"):
+            rows = variant_columns.encoded_batches(as_batches(rows), layout.schema)
+        return self._write(rows, layout)
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
         """Like ``write(rows, filled=True)``, for a commit with change data files. Every row is written with the change
@@ -281,7 +285,8 @@ class RowWriter:
     # ---------------------------------------------------------------------------------------------- helpers
 
     def _layout(self) -> WriteLayout:
-        layout = WriteLayout.for_table(self._changes.metadata, self._changes.clustering_columns)
+        changes = self._changes
+        layout = WriteLayout.for_table(changes.metadata, changes.protocol, changes.clustering_columns)
         return layout if self._options is DEFAULT else replace(layout, options=self._options)
 
     def _layout_of_new_rows(self, filled: bool = False) -> WriteLayout:

@@ -4,18 +4,24 @@ WRITE commit."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import CallError
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.codec import canonical_json
-from deltalog.protocol.schema import StructType
+from deltalog.protocol.schema import StructType, uses_type
 from deltalog.protocol.schema_enforcement import check_writable
 from deltalog.write.commit_info import UserMetadata
 from deltalog.write.input_streams import as_reader
 from deltalog.write.transaction import Transaction
+
+if TYPE_CHECKING:
+    from deltalog.write import variant_columns
+else:
+    lazy_modules(__name__, "deltalog.write.variant_columns")
 
 
 def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
@@ -33,11 +39,19 @@ def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.Reco
     """The rows, as a stream of batches whose columns fit the columns of the table. ``merge``: add columns that the
     table lacks. Raises CallError, SchemaMismatchError."""
     reader = as_reader(data)
-    given = StructType.from_arrow(reader.schema)
+    given = columns_of(reader.schema, transaction.schema)
     if merge:
         transaction.merge_schema(given)
     check_writable(transaction.schema, given)
     return reader
+
+
+def columns_of(data: pa.Schema, table: StructType, texts: bool = True) -> StructType:
+    """The columns of callers' rows, in which the forms of variants are variants where the table has them (``texts``:
+    also JSON text). Raises SchemaMismatchError."""
+    if uses_type(table, "variant"):
+        return variant_columns.interpreted(data, table, texts)
+    return StructType.from_arrow(data)
 
 
 def write(transaction: Transaction, reader: pa.RecordBatchReader) -> dict[str, str]:

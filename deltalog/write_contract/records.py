@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.errors import CallError, SchemaMismatchError
-from deltalog.expressions.python_values import check_of, check_values
-from deltalog.protocol.schema import StructType
+from deltalog.expressions.python_values import check_of, check_values, with_variants
+from deltalog.protocol.schema import DataType, StructField, StructType, uses_type
 from deltalog.protocol.schema_enforcement import check_writable
 from deltalog.write.input_streams import as_reader, read_once
+from deltalog.write.write_steps import columns_of
 
 Records = Iterable[Mapping[str, Any] | pa.RecordBatch]
 _BATCH_BYTES = 4 << 20
@@ -26,13 +27,13 @@ def record_batches(records: Records, schema: StructType, filled: frozenset[str])
     ``filled``: columns that the table fills in if a record lacks them; other absent columns are null. Raises CallError
     for an item that is not a record, SchemaMismatchError for values that do not fit.
     """
-    columns = {field.name: field for field in schema.to_arrow()}
+    columns = {field.name: (field, column) for field, column in zip(schema.to_arrow(), schema.fields, strict=True)}
     held: list[Mapping[str, Any]] = []
     given: frozenset[str] = frozenset()
     limit = _FIRST_RECORDS
     for record in _iterated(records):
         if isinstance(record, pa.RecordBatch):
-            check_writable(schema, StructType.from_arrow(record.schema))
+            check_writable(schema, columns_of(record.schema, schema))
             keys = given
         else:
             _check_record(record, columns.keys())
@@ -72,13 +73,16 @@ def _check_record(record: Any, names: Iterable[str]) -> None:
         )
 
 
-def _batch(records: list[Mapping[str, Any]], fields: list[pa.Field]) -> pa.RecordBatch:
-    return pa.record_batch([_array(records, field) for field in fields], schema=pa.schema(fields))
+def _batch(records: list[Mapping[str, Any]], fields: list[tuple[pa.Field, StructField]]) -> pa.RecordBatch:
+    arrays = [_array(records, field, column.data_type) for field, column in fields]
+    return pa.record_batch(arrays, schema=pa.schema([field for field, _ in fields]))
 
 
-def _array(records: list[Mapping[str, Any]], field: pa.Field) -> pa.Array:
+def _array(records: list[Mapping[str, Any]], field: pa.Field, data_type: DataType) -> pa.Array:
     values = [record.get(field.name) for record in records]
     try:
+        if uses_type(data_type, "variant"):
+            values = [with_variants(value, data_type) for value in values]
         check_values(values, check_of(field.type))
         return pa.array(values, field.type)
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:

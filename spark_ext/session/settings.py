@@ -24,7 +24,10 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
-# Settings for tables with variants. Variants must not be shredded, since shredded variants need another table feature.
+# From the Spark version SHREDS_VARIANTS on, this write option determines whether Spark shreds variants, with typed
+# columns that it chooses by the first rows of each file. Before that, a setting prevents it.
+SHREDS_VARIANTS = (4, 1)
+SHREDDING_OPTION = "spark.sql.variant.inferShreddingSchema"
 SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.enabled": "false"}
 # The first Spark version in which a write takes the timestamp setting as an option. Writes take all other settings from
 # the session.

@@ -15,6 +15,8 @@ from spark_ext.session.settings import (
     OPTIONS,
     SETTINGS,
     SETTINGS_FOR_VARIANTS,
+    SHREDDING_OPTION,
+    SHREDS_VARIANTS,
     TIMESTAMP_SETTING,
     TIMESTAMP_SETTING_AS_OPTION,
     session_settings,
@@ -60,7 +62,7 @@ class LocalJob:
             checked=True,
             owned=True,
             num_rows=rows,
-            examine=footers.examiner(self._table, files.stored_columns, files.is_mapped),
+            examine=footers.examiner(self._table, files.stored_columns, files.is_mapped, files.shreds_variants),
             as_changes=files.as_changes,
         )
 
@@ -73,7 +75,9 @@ class LocalJob:
         """The number of written rows, counted by the job."""
         spark, directory = frame.sparkSession, self._directory.path
         settings, all_options = dict(SETTINGS), {**OPTIONS, **options}
-        if files.has_variants:
+        if files.has_variants and spark_version(spark) >= SHREDS_VARIANTS:
+            all_options[SHREDDING_OPTION] = str(files.shreds_variants).lower()
+        elif files.has_variants:
             settings.update(SETTINGS_FOR_VARIANTS)
         if spark_version(spark) >= TIMESTAMP_SETTING_AS_OPTION:
             all_options[TIMESTAMP_SETTING] = settings.pop(TIMESTAMP_SETTING)

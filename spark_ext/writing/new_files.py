@@ -41,6 +41,13 @@ class NewFiles:
         return _has_variant(self.schema)
 
     @property
+    def shreds_variants(self) -> bool:
+        """Whether the table allows shredded variants: its protocol lists the feature, and its property enables it."""
+        features = self.transaction.protocol.reader_features or ()
+        enabled = self.transaction.metadata.configuration.get("delta.enableVariantShredding", "")
+        return enabled.lower() == "true" and not {"variantShredding", "variantShredding-preview"}.isdisjoint(features)
+
+    @property
     def stored_columns(self) -> deltalog.schema.StructType:
         """The columns of the files, under their physical names."""
         fields = [field for field in self.schema.fields if field.name not in self.partition_columns]

@@ -318,6 +318,8 @@ FUNCTIONS: dict[str, Callable[[World], Call]] = {
     "open_store": lambda w: (open_store, {"url": w.place}),
     "merge_schemas": lambda w: (deltalog.schema.merge_schemas, {"table": SCHEMA, "data": SCHEMA}),
     "Replacement": lambda w: (deltalog.engine.Replacement, {"transaction": w.table().transaction(), "where": "true"}),
+    "variant_from_python": lambda w: (deltalog.schema.variant_from_python, {"value": 1}),
+    "variant_from_json": lambda w: (deltalog.schema.variant_from_json, {"text": "1"}),
     "variant_to_python": lambda w: (
         deltalog.schema.variant_to_python,
         {"variant": {"metadata": b"\1\0\0", "value": b"\0"}},

@@ -185,6 +185,22 @@ def with_sidecar(root: Path) -> Path:
     return root
 
 
+def with_vector(root: Path) -> Path:
+    """Version 0 adds two files: one of three rows, the second of which a deletion vector deletes, and one of a row."""
+    features = ["deletionVectors"]
+    lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
+                 minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
+    first = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
+    first["add"]["stats"] = '{"numRecords":3}'
+    first["add"]["deletionVector"] = {
+        "storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91", "sizeInBytes": 34,
+        "cardinality": 1,
+    }  # fmt: skip
+    second = parquet(root, "1.parquet", pa.table({"id": pa.array([4], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, first, second])
+    return root
+
+
 def hinted(root: Path) -> Path:
     """_last_checkpoint names a checkpoint of version 2 that does not exist; all commits are there."""
     three(root)
@@ -1221,6 +1237,12 @@ class Sail(DeltaSpark):
         commit(root, 0, [{"commitInfo": None, "txn": None, **line} for line in lines])
         return said(lambda: self.rows(root))
 
+    def before_checkpoint(self, root: Path) -> str:
+        numbered(root, [T + version * HOUR_MS for version in range(5)])
+        checkpoint(root, 4)
+        found = said(lambda: self.rows(root, versionAsOf=2))
+        return f"all commits are there, and a checkpoint of version 4: version 2 has {found}"
+
     def after_last(self, root: Path) -> str:
         three(root)
         return f"hours after the last version, 2: version {said(lambda: self.version_at(root, T + 9 * HOUR_MS))}"
@@ -1374,7 +1396,8 @@ class Sail(DeltaSpark):
         schema = json.dumps({"type": "struct", "fields": fields})
         features = ["allowColumnDefaults"]
         commit(root, 0, [{"commitInfo": {}}, *head(schema, minWriterVersion=7, writerFeatures=features)])
-        return "the default is 'it''s': " + said(lambda: (self.append(root, "1L AS id"), self.listed(root))[1])
+        self.append(root, "1L AS id")
+        return f"the default is 'it''s': {self.listed(root)}"
 
     def void(self, root: Path) -> str:
         add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
@@ -1399,6 +1422,7 @@ class Sail(DeltaSpark):
         return f"g is a + 1, and null was given: {self.listed(root)}"
 
     CASES: Mapping[str, str] = {
+        "ict-cleanup-newest-expired": "before_checkpoint",
         "ict-feed-*": "changes",
         "read-unknown-actions": "unknown",
         "read-null-members": "null_members",
@@ -1565,14 +1589,7 @@ class KernelJava:
         return f"a checkpoint of version 1, and commit 2: {said(self.rows, root)}"
 
     def checksum_of_vectors(self, root: Path) -> str:
-        example_vector(root)
-        vector = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
-                  "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
-        file = root / "_delta_log" / f"{0:020d}.json"
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        lines[-1]["add"]["deletionVector"] = vector
-        lines.append(parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())})))
-        commit(root, 0, lines)
+        with_vector(root)
         found = said(self.change, root, {"mine": "1"})
         return f"version {self.load(root).getVersion()} is committed; its checksum: {found}"
 
@@ -1597,7 +1614,11 @@ class KernelJava:
         return f"in-commit timestamps are on: the checksum has {', '.join(sorted(found))}"
 
     def half_pair(self, root: Path) -> str:
-        return said(lambda: (self.create(root, {ICT: "true", PAIR[0]: "7"}), self.properties(root))[1])
+        def created() -> dict[str, str]:
+            self.create(root, {ICT: "true", PAIR[0]: "7"})
+            return self.properties(root)
+
+        return said(created)
 
     def to_after_last(self, root: Path) -> str:
         three(root)

@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / "docs" / "conformance" / "reports"
 RESULTS = Path(__file__).with_name("conformance")
 _SOURCE = Path(confirmations.__file__).read_text(encoding="utf-8")
+_LINES = _SOURCE.splitlines()
+_TREE = ast.parse(_SOURCE)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def program(report: Report) -> str:
     """The confirmation as a program of its own: the functions and constants that it uses, and its call."""
     engine: Any = confirmations.CLASSES[report.engine]
     method = engine.CASES[report.case]
-    tree = ast.parse(_SOURCE)
+    tree = _TREE
     methods = _methods(tree, engine)
     top = {name: node for node in tree.body for name in _names(node)}
     wanted = {"Path", "tempfile"}
@@ -186,8 +188,12 @@ def program(report: Report) -> str:
     parts += [_text(node) for node in functions]
     if start:
         parts.append(f"{name} = {start}()")
-    parts += [_as_function(_text(node)) for each, node in methods.items() if each in used_methods]
-    parts.append(f'root = Path(tempfile.mkdtemp()) / "table"\nroot.mkdir()\nprint({method}(root))')
+    used = {each: node for each, node in methods.items() if each in used_methods}
+    # A function must not have the name of a variable in a function that calls it.
+    clashing = used_methods & {each for node in used.values() for each in _variables(node)}
+    names = {each: f"{each}_" if each in clashing else each for each in used_methods}
+    parts += [_as_function(_text(node), names) for node in used.values()]
+    parts.append(f'root = Path(tempfile.mkdtemp()) / "table"\nroot.mkdir()\nprint({names[method]}(root))')
     return "\n\n\n".join(parts) + "\n"
 
 
@@ -235,13 +241,25 @@ def _import_lines(tree: ast.Module, wanted: set[str]) -> list[str]:
 
 def _text(node: ast.stmt) -> str:
     """The source of a statement, with its indentation removed."""
-    lines = _SOURCE.splitlines()[node.lineno - 1 : node.end_lineno]
+    lines = _LINES[node.lineno - 1 : node.end_lineno]
     margin = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[margin:] if line[:margin].isspace() or not margin else line for line in lines)
 
 
-def _as_function(method: str) -> str:
-    return re.sub(r"\bself\.", "", re.sub(r"\(self(?:, )?", "(", method, count=1))
+def _variables(node: ast.AST) -> Iterator[str]:
+    """The names of the parameters and of the variables that code sets."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.arg):
+            yield each.arg
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+
+
+def _as_function(method: str, names: Mapping[str, str]) -> str:
+    """The source of a method as that of a function. ``names``: the names of the functions, by method."""
+    text = re.sub(r"\(self(?:, )?", "(", method, count=1)
+    text = re.sub(r"^def (\w+)", lambda found: f"def {names[found[1]]}", text, flags=re.M)
+    return re.sub(r"\bself\.(\w+)", lambda found: names.get(found[1], found[1]), text)
 
 
 # ---------------------------------------------------------------------------------------------------- pages

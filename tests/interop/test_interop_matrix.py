@@ -31,8 +31,7 @@ _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
 # tests/unit/write/test_transaction_options.py tests it, because its commit has remove actions only.
 _ELSEWHERE |= {"remove_missing_files"}
-# Only Spark writes variants, so tests/spark/test_variants.py tests them.
-_REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
+_REFUSED_BY_PEERS = {"catalogManaged"}
 _found: dict[str, Row] = {}
 
 

@@ -1,4 +1,5 @@
-"""Variants that Spark or its tasks wrote can be read by Spark and by deltalog, survive copies, and are not shredded."""
+"""Variants that Spark or its tasks wrote can be read by Spark and by deltalog, survive copies, and are shredded only
+where the table allows it."""
 
 from __future__ import annotations
 
@@ -77,6 +78,34 @@ def test_variants_are_written(spark: Any, table: str, job: Any, kind: str) -> No
     assert by_spark(spark, table) == [expected[0], (2, "[2]", None, None), *expected[2:]]
     deltalog.DeltaTable.open(table).delete("id > 3")
     assert [row[0] for row in by_spark(spark, table)] == [1, 2, 3] and litter(table) == []
+
+
+@since("4.1", "shredded variants")
+def test_variants_are_shredded_where_the_property_is_on(spark: Any, table: str, job: Any) -> None:
+    df = spark.sql(ROWS).coalesce(1)
+    spark_ext.write(df).options(**{"delta.enableVariantShredding": "true"}).save(table)
+    assert by_spark(spark, table) == EXPECTED
+    assert by_deltalog(table) == [(*row[:3], [row[1], None]) for row in EXPECTED]
+    (path,) = glob.glob(f"{table}/*.parquet")
+    kinds = [str(pq.read_schema(path).field(name).type) for name in ("v", "st", "ar")]
+    assert ["typed_value" in kind for kind in kinds] == [False, False, False]  # the types of the values differ
+    same = spark.sql(
+        "select id, parse_json('{\"a\":' || id || '}') as v, null as st, null as ar from range(10, 20, 1, 1)"
+    )
+    spark_ext.write(same).mode("append").save(table)
+    (add,) = action(table, 1, "add")
+    assert "typed_value" in str(pq.read_schema(f"{table}/{add['path']}").field("v").type)
+    assert json.loads(add["stats"])["nullCount"]["v"] == 0
+    assert [row[1] for row in by_spark(spark, table)[3:]] == [f'{{"a":{n}}}' for n in range(10, 20)]
+    spark_ext.DeltaTable.forPath(spark, table).update("id = 12", {"v": "parse_json('[]')"})
+    assert [row[1] for row in by_deltalog(table)[3:6]] == ['{"a":10}', '{"a":11}', "[]"]
+    deltalog.DeltaTable.open(table).append(deltalog.DeltaTable.open(table).snapshot().scan().to_arrow())
+    assert spark_ext.read(spark).load(table).where("variant_get(v, '$.a', 'int') = 11").count() == 2
+    # With the property off, new files are not shredded.
+    deltalog.DeltaTable.open(table).set_properties({"delta.enableVariantShredding": "false"})
+    spark_ext.write(same).mode("append").save(table)
+    (add,) = action(table, 5, "add")
+    assert "typed_value" not in str(pq.read_schema(f"{table}/{add['path']}"))
 
 
 def test_data_without_the_variants_of_the_table(spark: Any, table: str, job: Any) -> None:

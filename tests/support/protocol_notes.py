@@ -57,8 +57,6 @@ NOTES: dict[str, str] = {
     "variant-data-type": _VARIANT,
     "example-json-encoded-delta-table-schema-with-variant-types": _EXAMPLE,
     "variant-shredding": _VARIANT,
-    "enablement": "deltalog never writes shredded variants, whatever the property's value; the protocol allows this.",
-    "writer-requirements-for-variant-shredding": "deltalog never writes shredded variants; the protocol allows this.",
     "additional-requirements-for-writers": _HEAD,
     "checkpoint-specs": _HEAD,
     "checkpoint-naming-scheme": _HEAD,

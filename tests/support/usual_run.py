@@ -198,6 +198,9 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     ),
     "types, variants, statistics": (
         f"{SPARK}/test_variants.py::test_variants_are_written",
+        f"{INTEROP}/test_interop_variants.py::test_json_has_the_bytes_and_the_text_of_spark",
+        f"{INTEROP}/test_interop_variants.py::test_values_of_every_type[shredded]",
+        f"{INTEROP}/test_interop_variants.py::test_statistics_are_those_of_delta_spark[shredded]",
         f"{INTEROP}/test_interop_types.py::test_columns_of_every_type",
         f"{INTEROP}/test_interop_types.py::test_partitions_of_every_type",
         f"{INTEROP}/test_interop_same_answers.py::test_protocol_metadata_and_files",
@@ -250,8 +253,9 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{S3}/test_s3_tables.py::test_tasks_vacuum",
     ),
     "pairs of writers": (
-        f"{INTEROP}/test_interop_pairs.py::test_every_pair_of_the_engines_has_a_result_for_every_variant",
+        f"{INTEROP}/test_interop_pairs.py::test_all_pairs_of_five_writers_have_a_result_for_every_variant",
         f"{INTEROP}/test_interop_pairs.py::test_every_failure_and_every_refusal_has_a_reason",
+        f"{INTEROP}/test_interop_pairs.py::test_every_failure_is_explained",
         f"{INTEROP}/test_interop_pairs.py::test_deltalog_and_deltalake_do_what_the_page_says[deltalog-deltalake]",
     ),
     "pages that record what engines do": (

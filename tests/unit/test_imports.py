@@ -80,20 +80,20 @@ ENTRANCES: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             *(*OTHER_VERBS, *EXPRESSIONS, "pyarrow.compute", "pyarrow.json", "deltalog.read.scan"),
             *("deltalog.read.data_skipping", "deltalog.commit.conflicts", "deltalog.write.added_files"),
-            *("deltalog.write.task_files", "deltalog.log.checkpoint.reader", "deltalog.parquet.variant", "pyroaring"),
+            *("deltalog.write.task_files", "deltalog.log.checkpoint.reader", "deltalog.protocol.variant", "pyroaring"),
             *("deltalog.log.commit_columns", "difflib", "tempfile"),
         ),
     ),
     "scan": (
         f"from deltalog import DeltaTable; {TABLE}; assert table.to_pyarrow_table().num_rows == 4",
-        (*OTHER_VERBS, *WRITING, "deltalog.expressions.sql", "deltalog.expressions.bind", "deltalog.parquet.variant"),
+        (*OTHER_VERBS, *WRITING, "deltalog.expressions.sql", "deltalog.expressions.bind", "deltalog.protocol.variant"),
     ),
     "scan with a condition in Python": (
         f"from deltalog import DeltaTable, col; {TABLE}; where = (col('id') == 1) & ~col('name').is_null()\n"
         "where = where & col('name').isin(['a', 'b']) | (col('id') > col('id'))\n"
         "assert table.snapshot().scan(where=where).to_arrow().num_rows == 2",
         (
-            *(*OTHER_VERBS, *WRITING, "deltalog.parquet.variant", "deltalog.expressions.compile"),
+            *(*OTHER_VERBS, *WRITING, "deltalog.protocol.variant", "deltalog.expressions.compile"),
             *("deltalog.expressions.sql", "deltalog.expressions.syntax", "deltalog.expressions.tokens"),
             *("deltalog.expressions.functions.dates", "deltalog.expressions.functions.registry"),
             *("deltalog.expressions.functions.patterns", "deltalog.expressions.functions.conditional"),

@@ -19,6 +19,7 @@ from deltalog.errors import CallError
 from deltalog.expressions.functions.types import INTEGER, LONG, STRING, VOID, arrow_of, decimal_of, refuse
 from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
+from deltalog.protocol.arrow_types import is_encoded_variant
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DataType
 
@@ -58,8 +59,10 @@ class Rows:
 
 
 def text_bytes(values: Any) -> int:
-    """The total size in bytes of strings or binaries, in an array or a scalar; 0 for other types."""
+    """The total size in bytes of strings, binaries or variants, in an array or a scalar; 0 for other types."""
     kind = values.type
+    if isinstance(values, pa.StructScalar) and is_encoded_variant(kind):
+        return sum(map(len, values.as_py().values())) if values.is_valid else 0
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return 0
     if isinstance(values, pa.Scalar):

@@ -65,6 +65,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP_NTZ,
     refuse,
 )
+from deltalog.expressions.functions.variants import is_variant_null, parse_json, to_json, variant_get
 from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType
 
@@ -166,6 +167,12 @@ _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
     "map_keys": (1, 1, map_part(of_keys=True)),
     "map_values": (1, 1, map_part(of_keys=False)),
     "named_struct": (2, 200, named_struct),
+    "parse_json": (1, 1, parse_json(is_try=False)),
+    "try_parse_json": (1, 1, parse_json(is_try=True)),
+    "to_json": (1, 1, to_json),
+    "is_variant_null": (1, 1, is_variant_null),
+    "variant_get": (3, 3, variant_get(is_try=False)),
+    "try_variant_get": (3, 3, variant_get(is_try=True)),
     "add_months": (2, 2, add_months),
     **dict.fromkeys(("rlike", "regexp", "regexp_like"), (2, 2, lambda name, node, pattern: regex_like(node, pattern))),
     "date": _cast_to(DATE),

@@ -98,9 +98,9 @@ class _Plan:
         features.check_writable(transaction.protocol, transaction.reader.store.url)
         if asked.source_alias.lower() == asked.target_alias.lower():
             raise CallError(f"Source and target have the same alias, {asked.source_alias!r}. Give another one.")
-        rows = SourceRows.read(asked.source)
+        rows = SourceRows.read(asked.source, transaction.schema)
         target = Relation(asked.target_alias, transaction.schema)
-        source = Relation(asked.source_alias, StructType.from_arrow(rows.rows.schema))
+        source = Relation(asked.source_alias, rows.schema)
         if asked.evolves:
             transaction.merge_schema(columns_to_merge(asked.clauses, target, source.schema), keeps_types=True)
         now, rules = transaction.row_writer.now(), transaction.row_writer.rules()

@@ -20,6 +20,7 @@ from deltalog.rows.merge.keys import Key, KeyValues, SourceKeys, key_columns
 from deltalog.rows.merge.spilled_rows import HashPartitions, SpilledRows
 from deltalog.write.data_files import conformed
 from deltalog.write.input_streams import as_reader, read_once
+from deltalog.write.variant_columns import encoded_batches, interpreted
 
 #: The size, in bytes, from which the rows of a source are written to a temporary file.
 SPILL_BYTES = 128 << 20
@@ -33,22 +34,24 @@ _MOST_PARTITIONS = 256
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of a source. ``is_spilled``: whether the rows are in a temporary file."""
+    """The rows of a source, and their columns. ``is_spilled``: whether the rows are in a temporary file."""
 
     rows: pa.Table
+    schema: StructType
     is_spilled: bool
 
     @classmethod
-    def read(cls, data: Any) -> SourceRows:
-        """Read an Arrow stream, with its columns converted to the types of the table's columns. Memory: SPILL_BYTES
+    def read(cls, data: Any, table: StructType) -> SourceRows:
+        """Read an Arrow stream, with its columns converted to types that tables have. ``table``: the columns of the
+        target; where it has a variant, the source's JSON text and encoded variants are variants. Memory: SPILL_BYTES
         twice. Raises CallError, SchemaMismatchError, StoreError if the temporary directory is full."""
         reader = as_reader(data)
-        given = StructType.from_arrow(reader.schema)
+        given = interpreted(reader.schema, table)
         check_unique_names(given)
         schema = StructType(tuple(StructField(each.name, each.data_type) for each in given.fields))
         spilled: SpilledRows | None = None
         held, held_bytes = [schema.to_arrow().empty_table()], 0
-        for batch in read_once(reader):
+        for batch in encoded_batches(read_once(reader), table):
             rows = conformed(pa.Table.from_batches([batch]), schema)
             held.append(rows)
             held_bytes += rows.nbytes
@@ -57,9 +60,9 @@ class SourceRows:
                 _write(held, spilled)
                 held, held_bytes = [], 0
         if spilled is None:
-            return cls(pa.concat_tables(held).combine_chunks(), False)
+            return cls(pa.concat_tables(held).combine_chunks(), schema, False)
         _write(held, spilled)
-        return cls(spilled.table(), True)
+        return cls(spilled.table(), schema, True)
 
 
 def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:

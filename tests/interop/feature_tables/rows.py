@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from deltalog import DeltaTable
 from deltalog.engine import AddFile
-from tests.interop.feature_tables.feature import DELETE, as_partitioned, created, feature, listed, logged
+from deltalog.schema import PrimitiveType, StructField, StructType, variant_from_json
+from tests.interop.feature_tables.feature import DELETE, LONG, as_partitioned, created, feature, listed, logged
 from tests.support.spark.every_type import PARTITIONABLE, ROWS
 from tests.support.spark.shapes import PLACES, SCHEMA, batch
 
@@ -46,6 +47,33 @@ def every_type(path: Path) -> pa.Table:
     rows = ROWS.append_column("id", pa.array([1, 2, 3]))
     DeltaTable.create(str(path), rows.schema).append(rows)
     return rows
+
+
+_VARIANTS = StructType((StructField("id", LONG), StructField("v", PrimitiveType("variant"))))
+
+
+def _with_variants(path: Path, texts: list[str], properties: dict[str, str]) -> pa.Table:
+    table = DeltaTable.create(str(path), _VARIANTS, properties=properties)
+    table.append(pa.table({"id": range(1, len(texts) + 1), "v": texts}))
+    (add,) = logged(path, "add")
+    kind = str(pq.read_schema(path / add["path"]).field("v").type)
+    assert "variantType" in listed(table) and ("typed_value" in kind) == bool(properties)
+    rows = [{"id": number, "v": variant_from_json(text)} for number, text in enumerate(texts, 1)]
+    return pa.Table.from_pylist(rows, schema=_VARIANTS.to_arrow())
+
+
+@feature("Variants", "`create`, `append`", spark=("INSERT INTO {t} SELECT 4, parse_json('[1.5]')", DELETE))
+def variants(path: Path) -> pa.Table:
+    return _with_variants(path, ['{"b": [1, "x"], "a": 2.50}', "null", '"text"'], {})
+
+
+@feature(
+    "Shredded variants",
+    "`delta.enableVariantShredding`, `append`",
+    spark=("INSERT INTO {t} SELECT 4, parse_json('{{\"a\": 70000}}')", DELETE),
+)
+def shredded_variants(path: Path) -> pa.Table:
+    return _with_variants(path, ['{"a": 1}', '{"a": 300}', '{"a": 2}'], {"delta.enableVariantShredding": "true"})
 
 
 @feature("`timestampNtz`, as a column and a partition", "`create`, `append`")

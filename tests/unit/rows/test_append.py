@@ -162,8 +162,10 @@ def test_a_table_with_variants(store: Any) -> None:
         assert add is not None and json.loads(add["stats"])["nullCount"] == {"id": 0, "v": nulls}
     for where in ("v IS NULL", "v IS NOT NULL"):
         assert table.snapshot().scan(where=where).to_arrow().num_rows == 1
+    table.append(table.snapshot().scan().to_arrow())
+    assert table.snapshot().scan(where="v IS NULL").to_arrow()["id"].to_pylist() == [3, 3]
     with pytest.raises(SchemaMismatchError, match="Column v is variant in the table"):
-        table.append(table.snapshot().scan().to_arrow())
+        table.append(pa.table({"v": [7]}))
 
 
 def test_values_that_do_not_fit_take_the_files_before_them_away(tmp_path: Any) -> None:

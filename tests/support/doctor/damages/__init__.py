@@ -12,6 +12,7 @@ from tests.support.doctor.damages.protocols import PROTOCOLS
 from tests.support.doctor.damages.schemas import SCHEMAS
 from tests.support.doctor.damages.statistics import STATISTICS
 from tests.support.doctor.damages.times import TIMES
+from tests.support.doctor.damages.variants import VARIANTS
 from tests.support.doctor.damages.vectors import VECTORS
 from tests.support.doctor.damages.writers import WRITERS
 
@@ -23,6 +24,7 @@ DAMAGES: list[Damage] = [
     *FILES,
     *STATISTICS,
     *VECTORS,
+    *VARIANTS,
     *SCHEMAS,
     *PROTOCOLS,
     *WRITERS,

@@ -7,13 +7,13 @@ import struct
 import uuid
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltalog.errors import InvalidDataFileError
-from deltalog.parquet.variant import to_json, unshred
+from deltalog.protocol import limits
+from deltalog.protocol.variant import check, to_json
 from deltalog.schema import variant_to_python
 from tests.support.core.strategies import examples
 
@@ -172,126 +172,78 @@ def test_any_bytes_are_a_variant_or_refused(value: bytes, metadata: bytes) -> No
     assert (json.loads(text) is None) == (found is None)
 
 
-# -------------------------------------------------------------------------------------------- shredded variants
+FLOATS = [
+    (0.0, "0.0"), (-0.0, "-0.0"), (1.0, "1.0"), (-1.25, "-1.25"), (123456.789, "123456.789"), (9999999.0, "9999999.0"),
+    (1e7, "1.0E7"), (12345678.9, "1.23456789E7"), (0.001, "0.001"), (0.00099, "9.9E-4"), (1e300, "1.0E300"),
+    (5e-324, "4.9E-324"), (1.7976931348623157e308, "1.7976931348623157E308"), (100.0, "100.0"), (0.05, "0.05"),
+]  # fmt: skip
 
 
-def rebuilt(rows: list[Any], typed: pa.DataType, metadata: bytes = EMPTY) -> list[Any]:
-    """The values reconstructed from ``value`` and ``typed_value``."""
-    kind = pa.struct([("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", typed)])
-    column = pa.array([None if row is None else {"metadata": metadata, **row} for row in rows], kind)
-    return [None if v is None else python(v, metadata) for v in unshred(column)]
+@pytest.mark.parametrize(("value", "text"), FLOATS)
+def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> None:
+    found = to_json(EMPTY, primitive(7, struct.pack("<d", value)))
+    assert float(found) == value and (found == text or value == 5e-324)
 
 
-MOMENTS = [datetime.datetime(1960, 1, 2, 3, 4, 5, 678_901)]
-ZONED = [moment.replace(tzinfo=UTC) for moment in MOMENTS]
-TYPED: list[tuple[pa.DataType, list[Any]]] = [
-    (pa.bool_(), [True, False]),
-    (pa.int8(), [-128]),
-    (pa.int16(), [-32768]),
-    (pa.int32(), [2**31 - 1]),
-    (pa.int64(), [-(2**63)]),
-    (pa.float32(), [1.5]),
-    (pa.float64(), [0.1]),
-    (pa.decimal128(9, 2), [decimal.Decimal("-1234567.89")]),
-    (pa.decimal128(18, 2), [decimal.Decimal("1234567890123456.78")]),
-    (pa.decimal128(38, 38), [decimal.Decimal("0." + "9" * 38)]),
-    (pa.date32(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
-    (pa.time64("us"), [datetime.time(23, 59, 59, 999_999)]),
-    (pa.timestamp("us", "UTC"), ZONED),
-    (pa.timestamp("us"), MOMENTS),
-    (pa.timestamp("ns", "UTC"), ZONED),
-    (pa.timestamp("ns"), MOMENTS),
-    (pa.string(), ["", "short", "x" * 63, "x" * 64]),
-    (pa.large_string(), ["é"]),
-    (pa.binary(), [b"", b"\x00\xff"]),
-    (pa.dictionary(pa.int32(), pa.string()), ["again", "again"]),
-]
+def test_decimals_are_written_without_zeros_at_their_end() -> None:
+    for scale, unscaled, text in ((2, 150, "1.5"), (2, 100, "1"), (0, 100, "100"), (3, 0, "0"), (1, -20, "-2")):
+        assert to_json(EMPTY, primitive(8, bytes([scale]) + struct.pack("<i", unscaled))) == text
 
 
-@pytest.mark.parametrize(("kind", "values"), TYPED, ids=[str(kind) for kind, _ in TYPED])
-def test_typed_values_of_every_type(kind: pa.DataType, values: list[Any]) -> None:
-    rows = [*({"typed_value": value} for value in values), {"value": b"\x05x"}, {"value": b"\x00"}, {}, None]
-    assert rebuilt(rows, kind) == [*values, "x", None, None, None]
+def test_escapes_are_written_as_spark_writes_them() -> None:
+    text = "\x0b\x1f\\u001f\\\n"
+    value = bytes([len(text) << 2 | 1]) + text.encode()
+    assert to_json(EMPTY, value) == '"\\u000B\\u001F\\\\u001f\\\\\\n"'
+    assert json.loads(to_json(EMPTY, value)) == text
 
 
-def test_uuids() -> None:
-    assert rebuilt([{"typed_value": ID.bytes}], pa.binary(16)) == [ID]
+def test_a_long_name_that_is_repeated_often_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    item = b"\x02\x01\x00\x00\x01\x00"
+    ends = b"".join((len(item) * n).to_bytes(2, "little") for n in range(201))
+    value = b"\x07\xc8" + ends + item * 200
+    metadata = names("n" * 1000, width=2)
+    assert len(to_json(metadata, value)) > 200_000
+    monkeypatch.setattr(limits, "MAX_VARIANT_TEXT_CHARS", 100_000)
+    with pytest.raises(InvalidDataFileError, match="MAX_VARIANT_TEXT_CHARS"):
+        to_json(metadata, value)
 
 
-def group(typed: pa.DataType) -> pa.DataType:
-    return pa.struct([("value", pa.binary()), ("typed_value", typed)])
+def test_a_long_string_that_is_shared_by_many_elements_is_refused() -> None:
+    text = primitive(16, struct.pack("<I", 1000) + b"x" * 1000)
+    shared = b"\x0f\x02" + struct.pack("<3I", 0, 0, len(text)) + text
+    with pytest.raises(InvalidDataFileError, match="overlap"):
+        python(shared)
 
 
-ONE, TWO = b"\x0c\x01", b"\x0c\x02"
-
-
-def test_arrays_of_arrays() -> None:
-    kind = pa.list_(group(pa.list_(group(pa.int8()))))
-    inner = [{"typed_value": 1}, {"value": b"\x05x"}, {}]
-    rows = [{"typed_value": [{"typed_value": inner}, {"value": ONE}, {"typed_value": []}]}, {"typed_value": []}, None]
-    assert rebuilt(rows, kind) == [[[1, "x", None], 1, []], [], None]
-
-
-def test_arrays_of_many_elements() -> None:
-    rows = [{"typed_value": [{"typed_value": f"{i:030d}"} for i in range(70_000)]}]
-    assert rebuilt(rows, pa.list_(group(pa.string()))) == [[f"{i:030d}" for i in range(70_000)]]
-
-
-def test_objects_with_fields_that_are_absent_null_or_of_another_type() -> None:
-    kind = pa.struct([("b", group(pa.int8())), ("é", group(pa.string()))])
-    metadata = names("é", "b", "rest")
-    rest = b"\x02\x01\x02\x00\x02" + TWO
-    rows = [
-        {"typed_value": {"b": {"typed_value": 1}, "é": {"typed_value": "x"}}},
-        {"typed_value": {"b": {"value": b"\x00"}, "é": {}}, "value": rest},
-        {"typed_value": {"b": {}, "é": {}}},
-        {"value": b"\x05x"},
-        {"value": b"\x02\x01\x01\x00\x02" + ONE},
-    ]
-    found = rebuilt(rows, kind, metadata)
-    assert found == [{"b": 1, "é": "x"}, {"b": None, "rest": 2}, {}, "x", {"b": 1}]
-    assert list(found[0]) == ["b", "é"]
-
-
-def test_a_field_that_is_stored_twice_is_the_typed_one() -> None:
-    rest = b"\x02\x01\x00\x00\x02" + TWO
-    rows = [{"typed_value": {"a": {"typed_value": 1}}, "value": rest}]
-    assert rebuilt(rows, pa.struct([("a", group(pa.int8()))]), names("a")) == [{"a": 1}]
-
-
-def test_objects_of_many_fields() -> None:
-    fields = [f"field{i:04d}" for i in range(300)]
-    kind = pa.struct([(name, group(pa.int64())) for name in fields])
-    rows = [{"typed_value": {name: {"typed_value": i} for i, name in enumerate(fields)}}]
-    expected = {name: i for i, name in enumerate(fields)}
-    assert rebuilt(rows, kind, names(*fields, width=2)) == [expected]
-
-
-def test_slices_and_nulls_that_hide_values() -> None:
-    kind = pa.struct([("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", pa.list_(group(pa.int8())))])
-    rows = [{"metadata": EMPTY, "typed_value": [{"typed_value": i}] * i} for i in range(5)]
-    column = pa.array(rows, kind)
-    expected = [[i] * i for i in range(5)]
-    assert [python(v or b"") for v in unshred(column[2:4])] == expected[2:4]
-    hidden = pa.StructArray.from_arrays(
-        [column.field(i) for i in range(3)], fields=list(kind), mask=pa.array([i == 3 for i in range(5)])
-    )
-    assert [None if v is None else python(v) for v in unshred(hidden)] == [*expected[:3], None, expected[4]]
-
-
-REFUSED: dict[str, tuple[Any, pa.DataType]] = {
-    "a field that the metadata lacks": (
-        {"typed_value": {"a": {"typed_value": 1}}},
-        pa.struct([("a", group(pa.int8()))]),
-    ),
-    "a rest that is no object": ({"typed_value": {"a": {}}, "value": ONE}, pa.struct([("a", group(pa.int8()))])),
-    "a type that no variant has": ({"typed_value": 1}, pa.uint8()),
-    "no metadata": ({"metadata": None, "typed_value": 1}, pa.int8()),
+UNFIT = {
+    "an object whose names are not in order": (b"\x02\x02\x01\x00\x00\x01\x02\x00\x00", "not in order"),
+    "an object with a name twice": (b"\x02\x02\x00\x00\x00\x01\x02\x00\x00", "not unique"),
+    "bytes after the value": (b"\x00\x00", "belong to no value"),
+    "a gap between elements": (b"\x03\x02\x00\x02\x03\x00\x00\x00", "offset"),
+    "a wrong last offset": (b"\x03\x01\x00\x02\x00\x00", "last offset"),
+    "an element outside": (b"\x03\x01\x09\x01\x00", "ends early"),
+    "a name that is not there": (b"\x02\x01\x07\x00\x01\x00", "name that its metadata lacks"),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_shredded_values_that_contradict_themselves_are_refused(name: str) -> None:
-    row, kind = REFUSED[name]
-    with pytest.raises(InvalidDataFileError, match="malformed"):
-        rebuilt([row], kind)
+@pytest.mark.parametrize("name", UNFIT)
+def test_values_that_other_readers_would_misread_do_not_pass_the_check(name: str) -> None:
+    value, says = UNFIT[name]
+    with pytest.raises(ValueError, match=says):
+        check(names("a", "b"), value)
+
+
+def test_values_that_python_cannot_represent_pass_the_check() -> None:
+    check(EMPTY, primitive(11, struct.pack("<i", 2**31 - 1)))
+    check(EMPTY, primitive(12, struct.pack("<q", 2**63 - 1)))
+    for value in (b"\x00\x00", b"\x03\x01\x00\x02\x00\x00"):
+        check(EMPTY, value, is_strict=False)
+    with pytest.raises(ValueError, match="early"):
+        check(EMPTY, b"\x18\x00", is_strict=False)
+    with pytest.raises(ValueError, match="at most"):
+        check(EMPTY, primitive(15, struct.pack("<I", 1 << 24) + bytes(1 << 24)))
+
+
+@pytest.mark.parametrize(("value", "expected", "text"), PRIMITIVES)
+def test_values_of_every_type_pass_the_check(value: bytes, expected: Any, text: str) -> None:
+    check(EMPTY, value)
