@@ -20,8 +20,8 @@ _OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m", "-Duser.t
 
 
 def java_program(sources: str, main: str) -> Callable[[Path], list[str]]:
-    """The command of a recipe: the program with the class ``main`` from the directory ``sources`` of the adapters. It is
-    called with the directory of the environment, whose jars are in ``jars``; it compiles the program if that has not
+    """The command of a recipe: the program with the class ``main`` from the directory ``sources`` of the adapters. It
+    is called with the directory of the environment, whose jars are in ``jars``; it compiles the program if that has not
     been done yet. It raises CallError if there is no JDK."""
 
     def command(environment: Path) -> list[str]:

@@ -42,7 +42,11 @@ def main(arguments: Sequence[str]) -> None:
     _send(
         answers,
         line_protocol.hello(
-            engine.name, engine.version, engine.lacks, calls_of(type(engine)), environment([*given.package, *engine.packages])
+            engine.name,
+            engine.version,
+            engine.lacks,
+            calls_of(type(engine)),
+            environment([*given.package, *engine.packages]),
         ),
     )
     serve(engine, requests, answers)

@@ -1,4 +1,4 @@
-"""What two engines write into one table in turn, and what the table must then contain. Pure."""
+"""What two engines write into one table in turn, and what the table must then contain."""
 
 from __future__ import annotations
 
@@ -192,36 +192,18 @@ class PairResult:
 # The engines of the kit that write.
 WRITERS = ("deltalog", "spark_ext", "delta-spark", "kernel-java", "deltalake", "polars", "sail", "chdb", "duckdb")
 
-# Engines that share the code that reads or writes the log. A judge from another family is preferred.
-_FAMILIES = {
-    "deltalog": "deltalog",
-    "spark_ext": "deltalog",
-    "delta-spark": "delta",
-    "kernel-java": "delta",
-    "deltalake": "delta-kernel-rs",
-    "polars": "delta-kernel-rs",
-    "kernel-rs": "delta-kernel-rs",
-    "polars-deltalake": "delta-kernel-rs",
-    "duckdb": "delta-kernel-rs",
-    "chdb": "delta-kernel-rs",
-    "daft": "delta-kernel-rs",
-}
-# The engines that are preferred as judges, the best first. Sail's reads of several versions in one session fail.
-_JUDGES = ("kernel-java", "delta-spark", "deltalake", "spark_ext", "duckdb", "chdb", "kernel-rs", "polars", "sail")
+# The engines that are preferred as judges, the best first: fast ones that read every version. Sail does not read the
+# versions before a checkpoint.
+_JUDGES = ("kernel-java", "deltalake", "duckdb", "chdb", "kernel-rs", "polars", "delta-spark", "spark_ext", "sail")
 # Engines by whose answers in-commit timestamps can be judged; the others go by the times of files.
 TIMED = ("deltalog", "spark_ext", "delta-spark", "kernel-java", "sail")
 
 
 def judges(first: str, second: str, available: Sequence[str]) -> list[str]:
-    """The engines that can judge a pair, the best first: engines of another family, then those of the same."""
-    families = {_family(first), _family(second)}
+    """The engines that can judge a pair, the best first."""
     others = [name for name in available if name not in (first, second, "deltalog")]
     rank = {name: number for number, name in enumerate(_JUDGES)}
-    return sorted(others, key=lambda name: (_family(name) in families, rank.get(name, len(rank))))
-
-
-def _family(engine: str) -> str:
-    return _FAMILIES.get(engine, engine)
+    return sorted(others, key=lambda name: rank.get(name, len(rank)))
 
 
 def document(

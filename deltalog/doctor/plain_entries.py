@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any
 
 import msgspec
@@ -101,7 +101,7 @@ def _decoder_of(
     each leaf column the minimum, the maximum and the number of NULLs; and for each leaf column whether it has no NULLs,
     and the comparison of its bounds. The decoder is None if the names of columns are ambiguous."""
     if schema is None or not _is_unambiguous(schema):
-        return None, tuple, []
+        return None, _no_values, []
     groups: list[Any] = [("numRecords", int | None, None), ("tightBounds", bool | None, None)]
     for name in _GROUPS:
         group = _struct_of(schema, name == "nullCount")
@@ -109,9 +109,13 @@ def _decoder_of(
     decoder = msgspec.json.Decoder(msgspec.defstruct("Statistics", groups, gc=False))
     leaves = list(_leaves(schema, ""))
     paths = [f"{group}.{path}" for path, _, _ in leaves for group in _GROUPS]
-    getter = operator.attrgetter(*paths) if paths else lambda found: ()
+    getter: Callable[[Any], Sequence[Any]] = operator.attrgetter(*paths) if paths else _no_values
     columns = [(is_top and not column.nullable, _check_of(column.data_type)) for _, column, is_top in leaves]
     return decoder, getter, columns
+
+
+def _no_values(found: Any) -> Sequence[Any]:
+    return ()
 
 
 def _is_unambiguous(schema: StructType) -> bool:
@@ -154,9 +158,7 @@ def _check_of(kind: DataType) -> Check | None:
     if str(kind) not in _CONVERTED and not isinstance(kind, DecimalType):
         return None
 
-    def convert(value: Any) -> Any:
-        return as_value(value, kind)
-
+    convert: Callable[[Any], Any] = partial(as_value, kind=kind)
     if str(kind) == "date":  # the same days occur in the statistics of many files
         convert = lru_cache(_MOST_DAYS)(convert)
 

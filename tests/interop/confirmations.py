@@ -185,18 +185,19 @@ def with_sidecar(root: Path) -> Path:
     return root
 
 
-def example_vector(root: Path) -> Path:
-    """40 rows, with the inline deletion vector in an example of the protocol, which deletes 6 of them."""
+def with_vector(root: Path) -> Path:
+    """A file of 3 rows with a deletion vector of the second one, and a file of 1 row."""
     features = ["deletionVectors"]
     lines = head(schema_text(id="long"), {"delta.enableDeletionVectors": "true"}, minReaderVersion=3,
                  minWriterVersion=7, readerFeatures=features, writerFeatures=features)  # fmt: skip
-    add = parquet(root, "0.parquet", pa.table({"id": pa.array(range(40), pa.int64())}))
+    add = parquet(root, "0.parquet", pa.table({"id": pa.array([1, 2, 3], pa.int64())}))
     add["add"]["deletionVector"] = {
-        "storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
-        "sizeInBytes": 40, "cardinality": 6,
+        "storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
+        "sizeInBytes": 34, "cardinality": 1,
     }  # fmt: skip
-    add["add"]["stats"] = '{"numRecords":40}'
-    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    add["add"]["stats"] = '{"numRecords":3}'
+    other = parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add, other])
     return root
 
 
@@ -216,6 +217,53 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
         add["add"]["partitionValues"] = {"p": value}
         lines.append(add)
     commit(root, 0, lines)
+    return root
+
+
+def mapped(name: str, number: int, kind: Any) -> Line:
+    """A column whose physical name is its name."""
+    metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def without_field_ids(root: Path) -> Path:
+    """A table mapped by id, with a file that has no field ids, and the value 7 under the physical name."""
+    configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
+    field = {**mapped("col-1", 1, "long"), "name": "id"}
+    lines = head(
+        json.dumps({"type": "struct", "fields": [field]}), configuration, minReaderVersion=2, minWriterVersion=5
+    )
+    add = parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    return root
+
+
+def dropped_field(root: Path, added: Sequence[Line] = ()) -> Path:
+    """A map of structs, whose field b was dropped from the schema, and is still in the file. ``added``: fields of the
+    struct that were added later."""
+    value = {"type": "struct", "fields": [mapped("a", 2, "long"), *added]}
+    kind = {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+    schema = json.dumps({"type": "struct", "fields": [mapped("m", 1, kind)]})
+    stored = pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+    add = parquet(root, "0.parquet", pa.table({"m": pa.array([[("k", {"a": 1, "b": 2})]], stored)}))
+    configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+    lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+    return root
+
+
+def widened(root: Path) -> Path:
+    """A partition column that was widened from date to timestamp without time zone, with a value written as a date."""
+    features = ["typeWidening", "timestampNtz"]
+    kept = {"delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz"}]}
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
+              {"name": "p", "type": "timestamp_ntz", "nullable": True, "metadata": kept}]  # fmt: skip
+    schema = json.dumps({"type": "struct", "fields": fields})
+    lines = head(schema, {"delta.enableTypeWidening": "true"}, ["p"], minReaderVersion=3, minWriterVersion=7,
+                 readerFeatures=features, writerFeatures=features)  # fmt: skip
+    add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
+    add["add"]["partitionValues"] = {"p": "2025-01-15"}
+    commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
     return root
 
 
@@ -363,7 +411,54 @@ class Deltalake:
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "the file has 7 under another name and the right field id: " + said(lambda: self.rows(root).to_pylist())
 
+    def dropped_in_map(self, root: Path) -> str:
+        dropped_field(root, [{**mapped("new", 4, "long"), "name": "b"}])
+        found = said(lambda: self.rows(root).to_pylist())
+        return f"the field b of the struct in the map, 2 in the file, was dropped and added again: {found}"
+
+    def without_ids(self, root: Path) -> str:
+        without_field_ids(root)
+        found = said(lambda: self.rows(root).to_pylist())
+        return f"the file has 7 under the physical name, and no field ids: {found}"
+
+    def widened_partition(self, root: Path) -> str:
+        widened(root)
+        return f"the partition value 2025-01-15 was written as a date: {said(lambda: self.rows(root).to_pylist())}"
+
+    def append(self, root: Path, rows: pa.Table) -> None:
+        import deltalake
+
+        deltalake.write_deltalake(str(root), rows, mode="append")
+
+    def null_in_array(self, root: Path) -> str:
+        field = {"name": "b", "type": "long", "nullable": False, "metadata": {}}
+        kind = {"type": "array", "elementType": {"type": "struct", "fields": [field]}, "containsNull": True}
+        column = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+        schema = json.dumps({"type": "struct", "fields": [column]})
+        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *head(schema)])
+        rows = pa.table({"v": pa.array([[{"b": None}]], pa.list_(pa.struct([("b", pa.int64())])))})
+        appended = said(lambda: self.append(root, rows))
+        return f"an append of null to the required field b of a struct in an array: {appended}"
+
+    def only_void(self, root: Path) -> str:
+        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *head(schema_text(v="void"))])
+        appended = said(lambda: self.append(root, pa.table({"v": pa.nulls(1)})))
+        return f"an append to a table whose only column has the type void: {appended}"
+
+    def restored(self, root: Path) -> str:
+        import deltalake
+
+        numbered(root, [T, T + HOUR_MS], configuration={"delta.appendOnly": "true"})
+        done = said(lambda: deltalake.DeltaTable(str(root)).restore(0)["numRemovedFile"])
+        return f"a restore of version 0 of an append-only table removes files: {done}"
+
     CASES: Mapping[str, str] = {
+        "feature-mapping-*-map-dropped": "dropped_in_map",
+        "feature-mapping-id-no-ids": "without_ids",
+        "invariant-required-field-in-array-null": "null_in_array",
+        "void-only-refused": "only_void",
+        "append-only-restore": "restored",
+        "widening-partition-*": "widened_partition",
         "travel-time-before-first": "clamped",
         "travel-time-equal": "equal_times",
         "travel-time-history-back": "history_of_writers",
@@ -409,7 +504,14 @@ class Polars(Deltalake):
         whole, short = (said(self._listed, broken(root / str(shorter), shorter)) for shorter in (0, 100))
         return f"of the size in the log: {whole}; 100 bytes shorter: {short}"
 
+    def append(self, root: Path, rows: pa.Table) -> None:
+        import polars
+
+        polars.DataFrame(rows).write_delta(str(root), mode="append")
+
     CASES: Mapping[str, str] = {
+        "invariant-required-field-in-array-null": "null_in_array",
+        "widening-partition-*": "widened_partition",
         "read-partition-*": "directories",
         "write-append-partition*": "partly",
         "read-damaged-file": "damaged",
@@ -507,6 +609,8 @@ class DeltaSpark:
 FEED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["changeDataFeed", "inCommitTimestamp"]}
 CDF = {"delta.enableChangeDataFeed": "true"}
 YEAR_2100 = 4_102_444_800_000
+# An inline deletion vector of the row 0.
+VECTOR = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg00000"
 
 
 class RustKernel(Deltalake):
@@ -541,7 +645,6 @@ class RustKernel(Deltalake):
         add = parquet(root, "0.parquet", pa.table({"id": pa.array([7], pa.int64())}))
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return "the column is id in the file: " + said(lambda: self.rows(root).to_pylist())
-
 
     def append(self, root: Path, ids: Sequence[int]) -> Any:
         raise NotImplementedError
@@ -604,8 +707,108 @@ class RustKernel(Deltalake):
         field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
         lines = head(json.dumps({"type": "struct", "fields": [field]}))
         rows = pa.table({"v": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)])
+        commit(
+            root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)]
+        )
         return "a map from a to 1: " + said(lambda: self.rows(root).to_pylist())
+
+    def _of(self, root: Path, schema: str, rows: pa.Table, features: Sequence[str] = ()) -> None:
+        """A table with one file."""
+        listed = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [*features],
+                  "writerFeatures": [*features]}  # fmt: skip
+        lines = head(schema, **(listed if features else {}))
+        commit(
+            root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, parquet(root, "0.parquet", rows)]
+        )
+
+    def nulls(self, root: Path) -> str:
+        kind = {"type": "array", "elementType": "long", "containsNull": True}
+        schema = json.dumps(
+            {"type": "struct", "fields": [{"name": "v", "type": kind, "nullable": True, "metadata": {}}]}
+        )
+        self._of(root, schema, pa.table({"v": pa.array([None], pa.list_(pa.int64()))}))
+        return "a null array: " + said(lambda: self.rows(root).to_pylist())
+
+    def without_zone(self, root: Path) -> str:
+        rows = pa.table({"t": pa.array([T * 1000], pa.timestamp("us"))})
+        self._of(root, schema_text(t="timestamp_ntz"), rows, ["timestampNtz"])
+        return f"the type of a column of the type timestamp_ntz: {said(lambda: self.rows(root).schema.field('t').type)}"
+
+    def mapped_array(self, root: Path) -> str:
+        def field(name: str, number: int, kind: Any) -> Line:
+            metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+            return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+        element = {"type": "struct", "fields": [field("b", 2, "long")]}
+        kind = {"type": "array", "elementType": element, "containsNull": True}
+        schema = json.dumps({"type": "struct", "fields": [field("s", 1, kind)]})
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        inner = pa.struct([pa.field("col-2", pa.int64(), metadata={"PARQUET:field_id": "2"})])
+        stored = pa.schema([pa.field("col-1", pa.list_(inner), metadata={"PARQUET:field_id": "1"})])
+        add = parquet(root, "0.parquet", pa.table({"col-1": [[{"col-2": 7}]]}, stored))
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        return "an array of one struct with b = 7: " + said(lambda: self.rows(root).to_pylist())
+
+    def _widened(
+        self,
+        root: Path,
+        name: str,
+        old: Any,
+        new: Any,
+        partitions: Sequence[str],
+        add: Line,
+        steps: Sequence[str] = (),
+        changes: Sequence[Line] = (),
+    ) -> None:
+        """A column whose type was changed, by default in one step. The files are of the old type."""
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["typeWidening"],
+                    "writerFeatures": ["typeWidening"]}  # fmt: skip
+        columns = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
+                   {"name": name, "type": old, "nullable": True, "metadata": {}}]  # fmt: skip
+        lines = head(json.dumps({"type": "struct", "fields": columns}), {}, partitions, **protocol)
+        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        pairs = zip(steps or (old,), steps[1:] or (new,), strict=False)
+        changes = changes or [{"fromType": before, "toType": after} for before, after in pairs]
+        columns[1] |= {"type": new, "metadata": {"delta.typeChanges": changes}}
+        metadata = head(json.dumps({"type": "struct", "fields": columns}), {}, partitions)[1]
+        commit(root, 1, [{"commitInfo": {"timestamp": T, "operation": "CHANGE COLUMN"}}, metadata])
+
+    def forbidden(self, root: Path) -> str:
+        rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([2**40], pa.int64())})
+        self._widened(root, "v", "long", "integer", (), parquet(root, "0.parquet", rows))
+        return "2^40 in a column that was changed from long to integer: " + said(lambda: self.rows(root).to_pylist())
+
+    def forbidden_among(self, root: Path) -> str:
+        rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([7], pa.int8())})
+        steps = ("byte", "short", "string", "long")
+        self._widened(root, "v", "byte", "long", (), parquet(root, "0.parquet", rows), steps)
+        return "a change from short to string among the recorded ones: " + said(lambda: self.rows(root).to_pylist())
+
+    def widened_element(self, root: Path) -> str:
+        kinds = [{"type": "array", "elementType": kind, "containsNull": True} for kind in ("integer", "long")]
+        rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([[1]], pa.list_(pa.int32()))})
+        change = {"fromType": "integer", "toType": "long", "fieldPath": "element"}
+        self._widened(root, "v", *kinds, (), parquet(root, "0.parquet", rows), changes=[change])
+        return "an array of 1 whose elements were widened from integer to long: " + said(self._listed, root)
+
+    def no_ids(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        commit(root, 0, [*lines, parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))])
+        return "mode id, and the file has no field ids: " + said(self._listed, root)
+
+    def _listed(self, root: Path) -> list[Any]:
+        return self.rows(root).to_pylist()
+
+    def widened_partition(self, root: Path) -> str:
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
+        add["add"]["partitionValues"] = {"p": "7"}
+        self._widened(root, "p", "integer", "decimal(12,2)", ["p"], add)
+        return "the partition value 7, of an integer: " + said(lambda: self.rows(root).to_pylist())
 
 
 class KernelRs(RustKernel):
@@ -630,6 +833,10 @@ class KernelRs(RustKernel):
     CASES: Mapping[str, str] = {
         "checkpoint-hint-missing": "hint",
         "feature-mapping-none": "annotated",
+        "feature-mapping-id-no-ids": "no_ids",
+        "widening-refuses-among": "forbidden_among",
+        "widening-partition-*": "widened_partition",
+        "widening-nested-element*": "widened_element",
         "ict-feed-timestamps-equal*": "equal_in_feed",
         "ict-feed-timestamps-off": "off_in_feed",
     }
@@ -688,7 +895,9 @@ class DuckDB(RustKernel):
             connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
             connection.execute("BEGIN TRANSACTION")
             connection.execute("SELECT count(*) FROM t").fetchall()
-            removed = [{"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)]
+            removed = [
+                {"remove": {"path": f"{n}.parquet", "deletionTimestamp": T, "dataChange": True}} for n in range(3)
+            ]
             metadata = head(schema_text(other="string"))[1]
             commit(root, 3, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, *removed])
 
@@ -714,11 +923,6 @@ class DuckDB(RustKernel):
 
 
 class Chdb(RustKernel):
-    def query(self, text: str, output: str = "Null") -> bytes:
-        import chdb
-
-        return bytes(chdb.query(text, output, options={"user_files_path": "/"}).bytes())
-
     def rows(self, root: Path, version: int | None = None) -> pa.Table:
         return self._read(root, "" if version is None else f" SETTINGS delta_lake_snapshot_version = {version}")
 
@@ -727,10 +931,68 @@ class Chdb(RustKernel):
         return self._read(root, " SETTINGS {} = {}, {} = {}".format(*sum(zip(names, (start, end), strict=True), ())))
 
     def _read(self, root: Path, settings: str) -> pa.Table:
-        found = self.query(f"SELECT * FROM deltaLakeLocal('{root}'){settings}", "Parquet")
-        return pq.read_table(pa.BufferReader(found)) if found else pa.table({})
+        import chdb
 
-    CASES: Mapping[str, str] = {}
+        os.chdir("/")  # ClickHouse opens only files below the working directory
+        text = f"SELECT * FROM deltaLakeLocal('{root}'){settings}"
+        return pa.ipc.open_stream(chdb.query(text, "ArrowStream").bytes()).read_all()
+
+    def write(self, *texts: str) -> None:
+        from chdb.session import Session
+
+        os.chdir("/")
+        with Session() as session:
+            session.query("SET allow_delta_lake_writes = 1, allow_delta_lake_create_table = 1")
+            for text in texts:
+                session.query(text)
+
+    def append(self, root: Path, ids: Sequence[int]) -> Any:
+        self.write(f"INSERT INTO FUNCTION deltaLakeLocal('{root}') (id) SELECT arrayJoin({list(ids)}) AS id")
+
+    def created_again(self, root: Path) -> str:
+        three(root)
+        text = f"CREATE TABLE t (id Nullable(Int64)) ENGINE = DeltaLakeLocal('{root}', Parquet)"
+        return f"CREATE TABLE where one exists: {said(lambda: (self.write(text), 'no error')[1])}"
+
+    def statistics(self, root: Path) -> str:
+        three(root)
+
+        def found() -> str:
+            self.append(root, [7, 8])
+            lines = (root / "_delta_log" / f"{3:020d}.json").read_text().splitlines()
+            return str(next(line["add"]["stats"] for line in map(json.loads, lines) if "add" in line))
+
+        return f"statistics of a file with two rows: {said(found)}"
+
+    def wrong_type(self, root: Path) -> str:
+        three(root)
+
+        def found() -> list[Any]:
+            pq.write_table(pa.table({"id": ["seven"]}), root.parent / "seven.parquet")
+            file = f"file('{root.parent / 'seven.parquet'}', Parquet)"
+            self.write(f"INSERT INTO FUNCTION deltaLakeLocal('{root}') (id) SELECT id FROM {file}")
+            return sorted_ids(self.rows(root))
+
+        return f"rows 0, 1 and 2, and 'seven' was inserted: {said(found)}"
+
+    CASES: Mapping[str, str] = {
+        "read-type-array*": "nulls",
+        "write-create-exists": "created_again",
+        "write-append-statistics": "statistics",
+        "write-append-wrong-type": "wrong_type",
+        "checkpoint-hint-missing": "hint",
+        "feature-mapping-id-only": "ids_only",
+        "feature-mapping-none": "annotated",
+        "feature-timestamp-ntz*": "without_zone",
+        "feature-mapping-name-array*": "mapped_array",
+        "widening-refuses-*": "forbidden",
+        "widening-partition-*": "widened_partition",
+        "ict-feed-timestamps-equal*": "equal_in_feed",
+        "ict-feed-timestamps-off": "off_in_feed",
+        "ict-checksum-without-timestamp-append": "checksum_without",
+        "ict-checksum-other-timestamp-append": "checksum_other",
+        "ict-clock-largest": "largest",
+    }
 
 
 class Daft(Polars):
@@ -739,7 +1001,33 @@ class Daft(Polars):
 
         return daft.read_deltalake(str(root), version=version).to_arrow()
 
-    CASES: Mapping[str, str] = {}
+    def column_in_file(self, root: Path) -> str:
+        lines = head(schema_text(id="long", p="string"), partitions=["p"])
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64()), "p": ["stale"]}))
+        add["add"]["partitionValues"] = {"p": "right"}
+        commit(root, 0, [*lines, add])
+        return "the partition value is right, and the file has stale: " + said(self._listed, root)
+
+    def vector_without_property(self, root: Path) -> str:
+        features = ["deletionVectors"]
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features,
+                    "writerFeatures": features}  # fmt: skip
+        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0, 1], pa.int64())}))
+        vector = {"storageType": "i", "pathOrInlineDv": VECTOR, "sizeInBytes": 34, "cardinality": 1}
+        add["add"] |= {"deletionVector": vector, "stats": '{"numRecords":2}'}
+        commit(root, 0, [*head(schema_text(id="long"), **protocol), add])
+        return "row 0 of the rows 0 and 1 is deleted: " + said(lambda: sorted_ids(self.rows(root)))
+
+    CASES: Mapping[str, str] = {
+        "read-partition-column-in-file": "column_in_file",
+        "checkpoint-hint-missing": "hint",
+        "feature-vector-property-off": "vector_without_property",
+        "travel-time-before-first": "clamped",
+        "travel-time-equal": "equal_times",
+        "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
+        "ict-pair-*": "pair",
+        "ict-*": "file_times",
+    }
 
 
 # ------------------------------------------------------------------------------------------------------ Sail
@@ -790,6 +1078,12 @@ class Sail(DeltaSpark):
         lines = [*head(schema_text(id="long")), parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))]
         commit(root, 0, [{"commitInfo": None, "txn": None, **line} for line in lines])
         return said(lambda: self.rows(root))
+
+    def before_checkpoint(self, root: Path) -> str:
+        numbered(root, [T + version * HOUR_MS for version in range(5)])
+        checkpoint(root, 4)
+        found = said(lambda: self.rows(root, versionAsOf=2))
+        return f"all commits are there, and a checkpoint of version 4: version 2 has {found}"
 
     def after_last(self, root: Path) -> str:
         three(root)
@@ -933,9 +1227,6 @@ class Sail(DeltaSpark):
         commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
         return f"the mode is none, and the file has 7 under the name of the column: {said(self.listed, root)}"
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
-
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
         return said(self.rows, root)
@@ -947,7 +1238,8 @@ class Sail(DeltaSpark):
         schema = json.dumps({"type": "struct", "fields": fields})
         features = ["allowColumnDefaults"]
         commit(root, 0, [{"commitInfo": {}}, *head(schema, minWriterVersion=7, writerFeatures=features)])
-        return "the default is 'it''s': " + said(lambda: (self.append(root, "1L AS id"), self.listed(root))[1])
+        self.append(root, "1L AS id")
+        return f"the default is 'it''s': {self.listed(root)}"
 
     def void(self, root: Path) -> str:
         add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
@@ -972,6 +1264,7 @@ class Sail(DeltaSpark):
         return f"g is a + 1, and null was given: {self.listed(root)}"
 
     CASES: Mapping[str, str] = {
+        "ict-cleanup-newest-expired": "before_checkpoint",
         "ict-feed-*": "changes",
         "read-unknown-actions": "unknown",
         "read-null-members": "null_members",
@@ -995,7 +1288,6 @@ class Sail(DeltaSpark):
         "write-property-removed": "unset",
         "write-append-wrong-type": "other_type",
         "feature-mapping-none": "unmapped",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "default-string": "default",
         "void-reads*": "void",
@@ -1139,14 +1431,7 @@ class KernelJava:
         return f"a checkpoint of version 1, and commit 2: {said(self.rows, root)}"
 
     def checksum_of_vectors(self, root: Path) -> str:
-        example_vector(root)
-        vector = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
-                  "sizeInBytes": 34, "cardinality": 1}  # fmt: skip
-        file = root / "_delta_log" / f"{0:020d}.json"
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        lines[-1]["add"]["deletionVector"] = vector
-        lines.append(parquet(root, "1.parquet", pa.table({"id": pa.array([99], pa.int64())})))
-        commit(root, 0, lines)
+        with_vector(root)
         found = said(self.change, root, {"mine": "1"})
         return f"version {self.load(root).getVersion()} is committed; its checksum: {found}"
 
@@ -1171,7 +1456,11 @@ class KernelJava:
         return f"in-commit timestamps are on: the checksum has {', '.join(sorted(found))}"
 
     def half_pair(self, root: Path) -> str:
-        return said(lambda: (self.create(root, {ICT: "true", PAIR[0]: "7"}), self.properties(root))[1])
+        def created() -> dict[str, str]:
+            self.create(root, {ICT: "true", PAIR[0]: "7"})
+            return self.properties(root)
+
+        return said(created)
 
     def to_after_last(self, root: Path) -> str:
         three(root)
@@ -1200,36 +1489,16 @@ class KernelJava:
         time_ms = self.load(root).getTimestamp(self.engine())
         return f"after 2^63 - 1, the timestamp of a commit is {'earlier' if time_ms < 2**63 - 1 else 'not earlier'}"
 
-    def vector_of_example(self, root: Path) -> str:
-        return said(lambda: len(self.rows(example_vector(root))))
-
     def sidecar(self, root: Path) -> str:
         with_sidecar(root)
         return said(self.rows, root)
 
     def without_ids(self, root: Path) -> str:
-        field = {"name": "id", "type": "long", "nullable": True,
-                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
-        schema = json.dumps({"type": "struct", "fields": [field]})
-        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"}
-        add = parquet(root, "0.parquet", pa.table({"col-1": pa.array([7], pa.int64())}))
-        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        without_field_ids(root)
         return f"the file has 7 under the physical name, and no field ids: {said(self.listed, root)}"
 
     def dropped_in_map(self, root: Path) -> str:
-        def mapped(name: str, number: int, kind: Any) -> dict[str, Any]:
-            metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
-            return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
-
-        value = {"type": "struct", "fields": [mapped("a", 2, "long")]}
-        kind = {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
-        schema = json.dumps({"type": "struct", "fields": [mapped("m", 1, kind)]})
-        stored = pa.map_(pa.string(), pa.struct([("a", pa.int64()), ("b", pa.int64())]))
-        add = parquet(root, "0.parquet", pa.table({"m": pa.array([[("k", {"a": 1, "b": 2})]], stored)}))
-        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
-        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        dropped_field(root)
         return f"the field b of the struct in the map was dropped: {said(self.listed, root)}"
 
     def policy(self, root: Path) -> str:
@@ -1246,11 +1515,6 @@ class KernelJava:
         self.append(root)
         found = self.last(root, "add").get("baseRowId")
         return f"row tracking is suspended: an append adds a file with baseRowId {found}"
-
-    def preserved(self, root: Path) -> str:
-        self.create(root, {"delta.enableRowTracking": "true"})
-        self.append(root)
-        return f"the tags of an append to a table with row tracking: {self.last(root, 'commitInfo').get('tags')}"
 
     def clustered(self, root: Path) -> str:
         features = ["clustering", "domainMetadata"]
@@ -1277,17 +1541,7 @@ class KernelJava:
         return f"the changes are byte to string, and string to long: {said(self.rows, root)}"
 
     def widened_partition(self, root: Path) -> str:
-        features = ["typeWidening", "timestampNtz"]
-        change = [{"fromType": "date", "toType": "timestamp_ntz"}]
-        kept = {"delta.typeChanges": change}
-        fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
-                  {"name": "p", "type": "timestamp_ntz", "nullable": True, "metadata": kept}]  # fmt: skip
-        schema = json.dumps({"type": "struct", "fields": fields})
-        lines = head(schema, {"delta.enableTypeWidening": "true"}, ["p"], minReaderVersion=3, minWriterVersion=7,
-                     readerFeatures=features, writerFeatures=features)  # fmt: skip
-        add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
-        add["add"]["partitionValues"] = {"p": "2025-01-15"}
-        commit(root, 0, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, *lines, add])
+        widened(root)
         return f"the partition value 2025-01-15 was written as a date: {said(self.listed, root)}"
 
     CASES: Mapping[str, str] = {
@@ -1307,14 +1561,12 @@ class KernelJava:
         "ict-info-*": "info_without_timestamp",
         "ict-broken-negative": "not_increasing",
         "ict-clock-largest": "largest",
-        "feature-vector-example": "vector_of_example",
         "checkpoint-v2-sidecar-encoded": "sidecar",
         "feature-mapping-id-no-ids": "without_ids",
         "feature-mapping-*-map-dropped": "dropped_in_map",
         "checkpoint-v2-write*": "policy",
         "widening-refuses-among": "forbidden_change",
         "rows-append-suspended": "suspended",
-        "rows-append-tag": "preserved",
         "clustering-append-no-statistics": "clustered",
         "widening-partition-date-to-timestamp-ntz": "widened_partition",
     }

@@ -3,21 +3,28 @@
     python -m tests.interop.conformance_reports
 
 An explanation in tests/interop/conformance/explanations.json has an ``issue``, the address of a public issue or
-discussion, or a ``report``, the name of a draft in tests/interop/conformance/reports.json. The steps of a draft are a
-program, which is made from the confirmation of the explanation in tests/interop/confirmations.py; what it prints is
-what the confirmation has observed. test_interop_reports.py runs the programs.
+discussion, or a ``report``, the name of a draft. One that has neither gets it here: an issue from issues.json beside
+that file, or a new draft. The words of drafts are in reports.json; a draft without words there is described by the
+cases that fail.
+
+The steps of a draft are a program, which is made from the confirmation of the explanation in
+tests/interop/confirmations.py; what it prints is what the confirmation has observed. test_interop_reports.py runs the
+programs.
 """
 
 from __future__ import annotations
 
 import ast
+import fnmatch
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deltalog.conformance import all_cases
+from deltalog.conformance.case import REFERENCE
 from tests.interop import confirmations
 from tests.support.protocol_sections import ANCHORS, URL
 
@@ -25,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / "docs" / "conformance" / "reports"
 RESULTS = Path(__file__).with_name("conformance")
 _SOURCE = Path(confirmations.__file__).read_text(encoding="utf-8")
+_LINES = _SOURCE.splitlines()
+_TREE = ast.parse(_SOURCE)
 
 
 @dataclass(frozen=True)
@@ -49,16 +58,78 @@ class Report:
         return PLACE / f"{self.name}.md"
 
 
-def reports() -> tuple[Report, ...]:
-    found = json.loads((RESULTS / "reports.json").read_text(encoding="utf-8"))
-    return tuple(Report(**{**each, "related": _pairs(each.get("related", ()))}) for each in found)
+Explanations = dict[str, list[dict[str, str]]]
+_DRAFTS = {each["name"]: each for each in json.loads((RESULTS / "reports.json").read_text(encoding="utf-8"))}
+# The repositories of the engines, and public issues with the explanations that they are about.
+_KNOWN = json.loads((RESULTS / "issues.json").read_text(encoding="utf-8"))
 
 
-def _pairs(related: Iterable[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((each["url"], each["what"]) for each in related)
+def explanations() -> Explanations:
+    """All explanations, each with an ``issue`` or a ``report``."""
+    found: Explanations = json.loads(confirmations.EXPLANATIONS.read_text(encoding="utf-8"))
+    known = {place: url for url, places in _KNOWN["issues"].items() for place in places}
+    for engine, entries in found.items():
+        for entry in entries:
+            first = entry["cases"].split()[0]
+            if "issue" not in entry and "report" not in entry:
+                if url := known.get(f"{engine} {first}"):
+                    entry["issue"] = url
+                else:
+                    entry["report"] = f"{engine}-{first.replace('*', '').strip('-')}"
+    return found
 
 
-REPORTS = reports()
+def reports(explained: Explanations) -> tuple[Report, ...]:
+    """The drafts. An explanation of an engine may name the draft for another, which it uses."""
+    found: dict[str, Report] = {}
+    for engine, entries in explained.items():
+        for entry in entries:
+            name = entry.get("report")
+            if name is None or name in found:
+                continue
+            words = _DRAFTS.get(name)
+            if words is None:
+                found[name] = _described(name, engine, entry, entries)
+            elif words["engine"] == engine:
+                related = tuple((each["url"], each["what"]) for each in words.get("related", ()))
+                found[name] = Report(**{**words, "related": related})
+    return tuple(found[name] for name in sorted(found))
+
+
+def _described(name: str, engine: str, entry: Mapping[str, str], entries: Sequence[Mapping[str, str]]) -> Report:
+    """A draft in the words of the explanation and of the cases that fail."""
+    failed = stored(engine)["failed"]
+    cases = [case for case in all_cases() if case.id in failed and _entry_of(case.id, entries) is entry]
+    if not cases:
+        raise ValueError(f"{engine}: no failed case is explained by {entry['cases']!r}.")
+    about = list(dict.fromkeys(case.about for case in cases))
+    more = [f"The same holds for {len(about) - _SHOWN} more cases."] if len(about) > _SHOWN else []
+    basis = (
+        f"{_LINK} does not decide it; the reference implementation does this." if cases[0].basis == REFERENCE else _LINK
+    )
+    return Report(
+        name,
+        engine,
+        _project(engine),
+        entry["cases"].split()[0],
+        f"{engine}: {entry['why'].rstrip('.')}",
+        "\n".join([*(f"- {each}." for each in about[:_SHOWN]), *([""] if more else []), *more]),
+        cases[0].section,
+        basis,
+    )
+
+
+_SHOWN = 4
+_LINK = "{link}"
+
+
+def _entry_of(id: str, entries: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
+    matching = (entry for entry in entries if any(fnmatch.fnmatchcase(id, each) for each in entry["cases"].split()))
+    return next(matching, None)
+
+
+def _project(engine: str) -> str:
+    return str(_KNOWN["projects"][engine])
 
 
 # ------------------------------------------------------------------------------------------------- programs
@@ -76,36 +147,36 @@ spark = configure_spark_with_delta_pip(
 """
 
 
-_SAIL = "sail_session"
+# The functions that start what a program talks to, and the name that the methods give it.
+_STARTS = {"sail": ("spark", "sail_session"), "kernel-java": ("jvm", "kernel_jvm")}
 
 
 def program(report: Report) -> str:
     """The confirmation as a program of its own: the functions and constants that it uses, and its call."""
     engine: Any = confirmations.CLASSES[report.engine]
     method = engine.CASES[report.case]
-    tree = ast.parse(_SOURCE)
+    tree = _TREE
     methods = _methods(tree, engine)
     top = {name: node for node in tree.body for name in _names(node)}
     wanted = {"Path", "tempfile"}
     queue: list[ast.AST] = [methods[method]]
-    if report.engine == "sail":
-        queue.append(top[_SAIL])
-        wanted.add(_SAIL)
+    name, start = _STARTS.get(report.engine, ("", ""))
+    if start:
+        queue.append(top[start])
+        wanted.add(start)
     used_methods, imports = {method}, {"Path", "tempfile"}
     while queue:
-        node = queue.pop()
-        for name in _used(node):
-            if name.startswith("self."):
-                new = name[5:] in methods and name[5:] not in used_methods
-                if new:
-                    used_methods.add(name[5:])
-                    queue.append(methods[name[5:]])
-            elif name in top and name not in wanted:
-                wanted.add(name)
-                if isinstance(top[name], (ast.Import, ast.ImportFrom)):
-                    imports.add(name)
+        for each in _used(queue.pop()):
+            if each.startswith("self."):
+                if each[5:] in methods and each[5:] not in used_methods:
+                    used_methods.add(each[5:])
+                    queue.append(methods[each[5:]])
+            elif each in top and each not in wanted:
+                wanted.add(each)
+                if isinstance(top[each], (ast.Import, ast.ImportFrom)):
+                    imports.add(each)
                 else:
-                    queue.append(top[name])
+                    queue.append(top[each])
     parts = ["from __future__ import annotations\n\n" + "\n".join(_import_lines(tree, imports))]
     if report.engine == "delta-spark":
         parts.append(_SESSION.rstrip("\n"))
@@ -115,9 +186,9 @@ def program(report: Report) -> str:
         parts.append("\n".join(_text(node) for node in constants))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in wanted]
     parts += [_text(node) for node in functions]
-    if report.engine == "sail":
-        parts.append(f"spark = {_SAIL}()")
-    parts += [_as_function(_text(node)) for name, node in methods.items() if name in used_methods]
+    if start:
+        parts.append(f"{name} = {start}()")
+    parts += [_as_function(_text(node)) for each, node in methods.items() if each in used_methods]
     parts.append(f'root = Path(tempfile.mkdtemp()) / "table"\nroot.mkdir()\nprint({method}(root))')
     return "\n\n\n".join(parts) + "\n"
 
@@ -166,7 +237,7 @@ def _import_lines(tree: ast.Module, wanted: set[str]) -> list[str]:
 
 def _text(node: ast.stmt) -> str:
     """The source of a statement, with its indentation removed."""
-    lines = _SOURCE.splitlines()[node.lineno - 1 : node.end_lineno]
+    lines = _LINES[node.lineno - 1 : node.end_lineno]
     margin = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[margin:] if line[:margin].isspace() or not margin else line for line in lines)
 
@@ -182,17 +253,17 @@ def stored(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def explanation(report: Report, explanations: Mapping[str, Any]) -> Mapping[str, str]:
+def explanation(report: Report, explained: Explanations) -> Mapping[str, str]:
     """The explanation that a report is of."""
-    (found,) = (entry for entry in explanations[report.engine] if entry["cases"].split()[0] == report.case)
+    (found,) = (entry for entry in explained[report.engine] if entry["cases"].split()[0] == report.case)
     return dict(found)
 
 
-def page(report: Report, explanations: Mapping[str, Any]) -> str:
+def page(report: Report, explained: Explanations) -> str:
     """A draft, ready to be sent."""
     if report.section not in ANCHORS:
         raise ValueError(f"{report.name}: PROTOCOL.md has no section {report.section}.")
-    entry = explanation(report, explanations)
+    entry = explanation(report, explained)
     link = f"[PROTOCOL.md#{report.section}]({URL}#{report.section})"
     lines = [
         "<!-- Generated by python -m tests.interop.conformance_reports -->",
@@ -228,7 +299,7 @@ def page(report: Report, explanations: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def index(explanations: Mapping[str, Any]) -> str:
+def index(explained: Explanations) -> str:
     """The list of all drafts, and of the public issues."""
     lines = [
         "# Reports of what fails elsewhere",
@@ -243,11 +314,11 @@ def index(explanations: Mapping[str, Any]) -> str:
         "| For | Draft | Section of PROTOCOL.md |",
         "| --- | --- | --- |",
     ]
-    for report in REPORTS:
+    for report in reports(explained):
         section = f"[{report.section}]({URL}#{report.section})"
         lines.append(f"| {report.project} | [{report.title}]({report.name}.md) | {section} |")
     lines += ["", "## Public issues", "", "| Engine | What fails | Issue |", "| --- | --- | --- |"]
-    for engine, entries in explanations.items():
+    for engine, entries in explained.items():
         for entry in entries:
             if url := entry.get("issue"):
                 lines.append(f"| {engine} | {entry['why']} | [{_short(url)}]({url}) |")
@@ -258,13 +329,15 @@ def _short(url: str) -> str:
     return re.sub(r"/(issues|pull|discussions)/", "#", url.removeprefix("https://github.com/"))
 
 
-def pages(explanations: Mapping[str, Any]) -> dict[Path, str]:
-    found = {report.path: page(report, explanations) for report in REPORTS}
-    return {**found, PLACE / "README.md": index(explanations)}
+def pages(explained: Explanations) -> dict[Path, str]:
+    found = {report.path: page(report, explained) for report in reports(explained)}
+    return {**found, PLACE / "README.md": index(explained)}
 
 
 def main() -> None:
-    found = pages(json.loads(confirmations.EXPLANATIONS.read_text(encoding="utf-8")))
+    explained = explanations()
+    confirmations.EXPLANATIONS.write_text(json.dumps(explained, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    found = pages(explained)
     PLACE.mkdir(parents=True, exist_ok=True)
     for old in set(PLACE.glob("*.md")) - set(found):
         old.unlink()

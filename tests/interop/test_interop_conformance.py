@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deltalog import CallError
-from deltalog.conformance import Engine, Outcome, all_cases, self_check, start_engine
+from deltalog.conformance import SUITE_VERSION, Engine, Outcome, all_cases, report, self_check, start_engine
 from deltalog.conformance.environments import RECIPES, launch_of
 from deltalog.conformance.installation import install
 from tests.interop import conformance_matrix as matrix
@@ -70,8 +70,8 @@ def test_results_of_some_cases_replace_those_of_the_same_cases() -> None:
 
 def test_documents_of_the_command_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix, "RESULTS", tmp_path)
-    found = matrix.report.document(
-        "polars", "0", matrix.SUITE_VERSION,
+    found = report.document(
+        "polars", "0", SUITE_VERSION,
         [Outcome(case.id, case.area, "failed", f"no {tmp_path}/table/x") for case in all_cases()[:2]],
         environment={"polars": "0"}, seconds=1.23,
     )  # fmt: skip

@@ -13,10 +13,11 @@ import pytest
 
 from tests.interop import conformance_reports as reports
 from tests.interop.confirmations import EXPLANATIONS, python_of, run_there
-from tests.interop.conformance_reports import PLACE, REPORTS, Report
+from tests.interop.conformance_reports import PLACE, Report
 from tests.support.spark import DeltaSpark
 
-EXPLAINED: dict[str, list[dict[str, str]]] = json.loads(EXPLANATIONS.read_text(encoding="utf-8"))
+EXPLAINED = reports.explanations()
+REPORTS = reports.reports(EXPLAINED)
 ENTRIES = [(engine, entry) for engine, entries in EXPLAINED.items() for entry in entries]
 ISSUE = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull|discussions)/\d+")
 PROGRAM = re.compile(r"```python no-run\n(.*?)```", re.S)
@@ -27,6 +28,7 @@ ELSEWHERE = [report for report in REPORTS if report.engine not in (*HERE, "delta
 
 
 def test_every_explanation_has_a_public_issue_or_a_draft() -> None:
+    assert json.loads(EXPLANATIONS.read_text(encoding="utf-8")) == EXPLAINED
     drafts = {report.name for report in REPORTS}
     for engine, entry in ENTRIES:
         issue, report = entry.get("issue"), entry.get("report")

@@ -512,9 +512,7 @@ def _written() -> Iterator[Case]:
         table.commit(_protocol(table, "deletionVectors"), metadata, table.add(_table(values)))
 
     about = "A delete by a deletion vector from a file with variants"
-    yield _case(
-        "delete-vector", about, vectors, delete, Rows(left, variants=["v"]), Log("vectors", value=1), section=_WRITERS
-    )
+    yield _case("delete-vector", about, vectors, delete, Rows(left, variants=["v"]), section=_WRITERS)
     change = Write("set_properties", properties={"delta.logRetentionDuration": "interval 9 days"})
     about = "A property change of a table with variants"
     yield _case(

@@ -18,7 +18,7 @@ from deltalog.conformance.engine import Engine, NotSupported
 
 _WRITES = "allow_delta_lake_writes = 1, allow_delta_lake_create_table = 1"
 # As bytes, because ClickHouse has one type, String, for strings and binary values.
-_OUTPUT = "output_format_parquet_string_as_string = 0, enable_nullable_tuple_type = 1"
+_OUTPUT = "output_format_arrow_string_as_string = 0, enable_nullable_tuple_type = 1"
 
 
 class ChdbEngine(Engine):
@@ -26,7 +26,8 @@ class ChdbEngine(Engine):
 
     name = "chdb"
     version = f"{chdb.__version__} (ClickHouse {chdb.engine_version})"
-    refusals = (chdb.ChdbError,)
+    refusals = (RuntimeError,)
+    lacks = r"NOT_IMPLEMENTED|UnsupportedError|Unsupported Delta table type|Start and end version schemas are different"
 
     def __init__(self) -> None:
         os.chdir("/")  # ClickHouse opens only files below the working directory
@@ -73,21 +74,20 @@ class ChdbEngine(Engine):
     def _read(self, path: str, settings: Mapping[str, int]) -> Any:
         """The rows of a table, or its changes. The columns that the table declares as binary are left as bytes."""
         at = "".join(f", {name} = {value}" for name, value in settings.items())
-        found = self._query(f"SELECT * FROM deltaLakeLocal({_text(path)}) SETTINGS {_OUTPUT}{at}", "Parquet").bytes()
-        if not found:
-            return []  # ClickHouse writes no Parquet file if there are no rows
-        table = pq.read_table(pa.BufferReader(found))
+        text = f"SELECT * FROM deltaLakeLocal({_text(path)}) SETTINGS {_OUTPUT}{at}"
+        with pa.ipc.open_stream(self._query(text, "ArrowStream").bytes()) as reader:
+            table = reader.read_all()
         binary = set(_binary_columns(path))
         fields = [field if field.name in binary else field.with_type(_decoded(field.type)) for field in table.schema]
         return table.cast(pa.schema(fields))
 
     def _query(self, text: str, output: str = "Null") -> Any:
-        """Raises ChdbError; RuntimeError if it is an internal error, which is no refusal."""
+        """Raises RuntimeError; SystemError if it is an internal error, which is no refusal."""
         try:
             return self._connection.query(text, output)
-        except chdb.ChdbError as error:
+        except RuntimeError as error:
             if "LOGICAL_ERROR" in str(error):
-                raise RuntimeError(str(error)) from error
+                raise SystemError(str(error)) from error
             raise
 
 

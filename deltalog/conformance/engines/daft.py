@@ -20,7 +20,10 @@ class DaftEngine(Engine):
 
     name = "daft"
     version = f"{daft.__version__} (deltalake {importlib.metadata.version('deltalake')})"
-    lacks = r"deletion vectors are not yet supported|Unsupported table features required|Error parsing property 'delta\."
+    lacks = (
+        r"deletion vectors are not yet supported|Unsupported table features required|Error parsing property 'delta\."
+        r"|Feature '\w+' is not supported"
+    )
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         at: int | datetime.datetime | None = version

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask_deltatable
 
 from deltalog.conformance.engine import Engine
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class DaskDeltatableEngine(Engine):

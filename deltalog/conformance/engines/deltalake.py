@@ -19,7 +19,10 @@ class DeltalakeEngine(Engine):
 
     name = "deltalake"
     version = deltalake.__version__
-    lacks = r"Unsupported table features required|Error parsing property 'delta\.|Feature '\w+' is not supported"
+    lacks = (
+        r"Unsupported table features required|Error parsing property 'delta\.|Feature '\w+' is not supported|"
+        r"This feature is not implemented"
+    )
 
     def _at(self, path: str, timestamp_ms: int) -> deltalake.DeltaTable:
         table = deltalake.DeltaTable(path)

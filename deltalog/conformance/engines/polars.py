@@ -16,7 +16,10 @@ class PolarsEngine(Engine):
 
     name = "polars"
     version = polars.__version__
-    lacks = r"Unsupported table features required|reader features?:? [\[{]|not yet supported|does not support"
+    lacks = (
+        r"Unsupported table features required|reader features?:? [\[{]|not yet supported|does not support|"
+        r"This feature is not implemented"
+    )
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:

@@ -17,7 +17,7 @@ class PolarsDeltalakeEngine(Engine):
 
     name = "polars-deltalake"
     version = f"{importlib.metadata.version('polars-deltalake')} (polars {polars.__version__})"
-    lacks = r"Start and end version schemas are different"
+    lacks = r"Unsupported: |Unsupported Delta table type|Start and end version schemas are different"
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:

@@ -34,11 +34,6 @@ def _files(log: Log) -> Path:
     )
 
 
-def _newest_files(log: Log) -> Path:
-    newest = max((*log.classic(), *log.sidecars()), key=lambda file: file.stat().st_mtime_ns, default=None)
-    return log.pick([newest] * (newest is not None))  # type: ignore[type-var]
-
-
 @kind("checkpointed", avoids=["v2"])
 def a_checkpoint_cut(log: Log) -> tuple[str, ...]:
     cut(log.pick(log.classic()), log.chance.uniform(0, 0.95))

@@ -7,7 +7,7 @@ import os
 import shutil
 
 from tests.support.doctor.random_damages.kinds import kind
-from tests.support.doctor.random_damages.log import Log, swap
+from tests.support.doctor.random_damages.log import Log, Place, swap
 
 _YEAR_2100_MS = 4_102_444_800_000
 
@@ -189,7 +189,7 @@ def a_doubled_transaction(log: Log) -> tuple[str, ...]:
 def a_transaction_that_goes_back(log: Log) -> tuple[str, ...]:
     log.append({"txn": {"appId": "x", "version": 9}})
     log.versions.append(log.last + 1)
-    log._actions[log.last] = log.lines(log.last)
+    log.take(log.last)
     log.append({"txn": {"appId": "x", "version": log.chance.randrange(9)}})
     return ("txn-version-decreases",)
 
@@ -388,7 +388,7 @@ def half_an_enablement_pair(log: Log) -> tuple[str, ...]:
     return ("ict-half-enablement-pair",)
 
 
-def _pair(log: Log):  # type: ignore[no-untyped-def]
+def _pair(log: Log) -> Place:
     place = log.metadata()
     log.pick([None] * ("delta.inCommitTimestampEnablementVersion" in place.body["configuration"]))
     return place

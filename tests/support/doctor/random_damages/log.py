@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.deletion_vectors import relative_path
+
 Line = dict[str, Any]
 T = TypeVar("T")
 
@@ -41,6 +44,10 @@ class Log:
         self.folder = path / "_delta_log"
         self.versions = sorted(int(file.stem) for file in self.folder.glob("*.json") if file.stem.isdigit())
         self._actions = {version: self.lines(version) for version in self.versions}
+
+    def take(self, version: int) -> None:
+        """Read a commit again."""
+        self._actions[version] = self.lines(version)
 
     @property
     def last(self) -> int:
@@ -92,22 +99,11 @@ class Log:
 
     def vector(self, place: Place) -> Path | None:
         """The file of the deletion vector of an action."""
-        files = list(self.path.glob("**/deletion_vector*.bin"))
-        key = (place.body.get("deletionVector") or {}).get("pathOrInlineDv")
-        of = {self._vector_key(file): file for file in files}
-        return of.get(key) if key is not None else None
-
-    def _vector_key(self, file: Path) -> str:
-        from deltalog.protocol.actions import DeletionVector
-        from deltalog.protocol.deletion_vectors import relative_path
-
-        for each in self.of_kind("add"):
-            vector = each.body.get("deletionVector")
-            if vector and vector["storageType"] == "u":
-                made = DeletionVector("u", vector["pathOrInlineDv"], vector["sizeInBytes"], vector["cardinality"])
-                if self.path / relative_path(made) == file:
-                    return str(vector["pathOrInlineDv"])
-        return ""
+        vector = place.body.get("deletionVector")
+        if not vector or vector["storageType"] != "u":
+            return None
+        made = DeletionVector("u", vector["pathOrInlineDv"], vector["sizeInBytes"], vector["cardinality"])
+        return self.path / relative_path(made)
 
     # ---------------------------------------------------------------------------------------------- actions
 
