@@ -12,7 +12,6 @@ _CATALOG = "No case of its own; the cases about catalog-managed tables and tests
 _NO_CASE = "No rule and no case yet."
 _IN_OTHERS = "No case of its own; the cases of the sections that use it test it too."
 _VARIANT = "No case of its own; the cases of the sections on variants and their files test it."
-_SHREDDED = "No case; tests/interop/test_interop_variants.py has tables that delta-spark and deltalog shred in turn."
 _ICEBERG = "deltalog reads these tables but refuses to write them (protocol/features)."
 _VACUUM = (
     "The kit has no vacuum; tests/unit/maintenance/vacuum/test_vacuum.py tests that vacuum checks the protocol first."
@@ -58,7 +57,6 @@ NOTES: dict[str, str] = {
     "variant-data-type": _VARIANT,
     "example-json-encoded-delta-table-schema-with-variant-types": _EXAMPLE,
     "enablement": "tests/unit/rows/test_variants.py tests which files are shredded.",
-    "writer-requirements-for-variant-shredding": _SHREDDED,
     "additional-requirements-for-writers": _HEAD,
     "checkpoint-specs": _HEAD,
     "checkpoint-naming-scheme": _HEAD,
