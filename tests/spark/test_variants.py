@@ -49,7 +49,7 @@ def by_spark(spark: Any, table: str) -> list[tuple[Any, ...]]:
 
 def by_deltalog(table: str) -> list[tuple[Any, ...]]:
     read = deltalog.DeltaTable.open(table).snapshot().scan(variants="json").to_arrow().sort_by("id").to_pylist()
-    return [(row["id"], row["v"], row["st"]["v"], row["ar"]) for row in read]
+    return [(row["id"], row["v"], row["st"] and row["st"]["v"], row["ar"]) for row in read]
 
 
 @pytest.mark.parametrize("kind", KINDS)
