@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 
 import deltalog
 from deltalog.doctor.check import check as examine
-from deltalog.errors import DeltaLogError
+from deltalog.errors import CoordinatorError, DeltaLogError
 from tests.benchmarks.unity_server import Server as Running
 
 SCHEMA = pa.schema([("transfer", pa.string()), ("amount", pa.int64())])
@@ -71,7 +71,13 @@ class Place:
     url: str
 
     def manager(self) -> deltalog.TransactionManager:
-        return deltalog.TransactionManager(self.catalog)
+        """Wait while the database is down."""
+        while True:
+            try:
+                return deltalog.TransactionManager(self.catalog)
+            except CoordinatorError as error:
+                self.note("refused", f"opening: {type(error).__name__}")
+                time.sleep(0.2)
 
     def note(self, kind: str, text: str) -> None:
         """Append a line to the notes of a process. The notes survive if the process is killed."""
