@@ -34,8 +34,8 @@ def check(
     total.
 
     Raises CallError if the location is malformed. Cost: 3 LISTs, 1 GET per file in the log, 1 HEAD per data file
-    (including files removed within the retention period), and at least 1 GET per footer. Memory: at most about 1.5 KB
-    per live file.
+    (including files removed within the retention period), and at least 1 GET per footer. Memory: about 0.5 KB per
+    live file.
     """
     reader = open_log(url, allowed_paths, **storage_options)
     return examine(reader, deep, progress, environment or Environment())
