@@ -12,7 +12,6 @@ from deltalog.conformance.case import PASSED, Case
 from deltalog.conformance.engine import Engine
 from deltalog.conformance.runner import build, run_case
 
-
 # Cases in which another writer commits what the doctor rightly reports, with the rule.
 BY_DESIGN = {"conflict-append-new-version": "protocol-version-unknown"}
 
