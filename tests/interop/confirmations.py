@@ -622,7 +622,9 @@ class RustKernel(Deltalake):
     def feed_times(self, root: Path, end: int) -> dict[int, int]:
         """By version, the ms since T of its changes."""
         rows = self.changes(root, 0, end).select(["_commit_version", "_commit_timestamp"]).to_pylist()
-        return {row["_commit_version"]: round(row["_commit_timestamp"].timestamp() * 1000) - T for row in rows}
+        return dict(
+            sorted((row["_commit_version"], round(row["_commit_timestamp"].timestamp() * 1000) - T) for row in rows)
+        )
 
     def equal_in_feed(self, root: Path) -> str:
         numbered(root, [T, T, T], configuration=CDF, **FEED)
@@ -804,6 +806,33 @@ class RustKernel(Deltalake):
     def _listed(self, root: Path) -> list[Any]:
         return self.rows(root).to_pylist()
 
+    def widened_decimal(self, root: Path) -> str:
+        rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([7], pa.int32())})
+        self._widened(root, "v", "integer", "decimal(10,0)", (), parquet(root, "0.parquet", rows))
+        return "7 in a column widened from integer to decimal(10,0): " + said(self._listed, root)
+
+    def shredded(self, root: Path) -> str:
+        kind = pa.struct([pa.field("metadata", pa.binary(), nullable=False), ("value", pa.binary()),
+                          ("typed_value", pa.int64())])  # fmt: skip
+        rows = pa.table({"v": pa.array([{"metadata": bytes([1, 0, 0]), "value": None, "typed_value": 7}], kind)})
+        self._of(root, schema_text(v="variant"), rows, ["variantType", "variantShredding"])
+        return "a variant 7 that is shredded: " + said(self._listed, root)
+
+    def mapped_struct(self, root: Path) -> str:
+        def field(name: str, number: int, kind: Any) -> Line:
+            metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+            return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+        schema = json.dumps({"type": "struct", "fields": [field("s", 1, {"type": "struct", "fields": [
+            field("b", 2, "long")]})]})  # fmt: skip
+        configuration = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"}
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        inner = pa.struct([pa.field("other", pa.int64(), metadata={"PARQUET:field_id": "2"})])
+        stored = pa.schema([pa.field("any", inner, metadata={"PARQUET:field_id": "1"})])
+        add = parquet(root, "0.parquet", pa.table({"any": [{"other": 7}]}, stored))
+        commit(root, 0, [*lines, add])
+        return "mode id, a struct with b = 7 under other names: " + said(self._listed, root)
+
     def widened_partition(self, root: Path) -> str:
         add = parquet(root, "0.parquet", pa.table({"id": pa.array([0], pa.int64())}))
         add["add"]["partitionValues"] = {"p": "7"}
@@ -858,6 +887,11 @@ class PolarsDeltalake(RustKernel):
         "read-partition-empty-text": "empty_text",
         "checkpoint-hint-missing": "hint",
         "feature-mapping-id-only": "ids_only",
+        "feature-mapping-id-no-ids": "no_ids",
+        "widening-refuses-*": "forbidden_among",
+        "widening-partition-*": "widened_partition",
+        "widening-*": "widened_decimal",
+        "variant-shredded-*": "shredded",
         "ict-feed-timestamps-equal*": "equal_in_feed",
         "ict-feed-timestamps-off": "off_in_feed",
     }
@@ -882,6 +916,59 @@ class DuckDB(RustKernel):
         with self.connect() as connection:
             connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
             connection.execute(f"INSERT INTO t BY NAME SELECT unnest({list(ids)}) AS id")
+
+    def statement(self, root: Path, text: str) -> Any:
+        with self.connect() as connection:
+            connection.execute(f"ATTACH '{root}' AS t (TYPE delta)")
+            return connection.execute(text).fetchall()
+
+    def left_out(self, root: Path) -> str:
+        commit(root, 0, head(schema_text(id="long", v="string")))
+        return said(lambda: self.statement(root, "INSERT INTO t (id) VALUES (1)"))
+
+    def required_element(self, root: Path) -> str:
+        kind = {"type": "array", "elementType": "long", "containsNull": False}
+        field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+        commit(root, 0, head(json.dumps({"type": "struct", "fields": [field]})))
+        found = said(lambda: (self.statement(root, "INSERT INTO t SELECT [NULL::BIGINT]"), self._listed(root))[1])
+        return f"a null element, where the schema allows none: {found}"
+
+    def removed_domain(self, root: Path) -> str:
+        domain = {"domain": "a", "configuration": "", "removed": False}
+        protocol = {"minWriterVersion": 7, "writerFeatures": ["domainMetadata"]}
+        commit(root, 0, [*head(schema_text(id="long"), **protocol), {"domainMetadata": domain}])
+        commit(root, 1, [{"domainMetadata": {**domain, "removed": True}}])
+
+        def found() -> list[Any]:
+            self.statement(root, "CHECKPOINT t")
+            rows = pq.read_table(root / "_delta_log" / f"{1:020d}.checkpoint.parquet").to_pylist()
+            return [row["domainMetadata"] for row in rows if row.get("domainMetadata")]
+
+        return f"the checkpoint after the removal of a domain has {said(found)}"
+
+    def clustered(self, root: Path) -> str:
+        metadata = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-a"}
+        field = {"name": "id", "type": "long", "nullable": True, "metadata": metadata}
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["columnMapping"],
+                    "writerFeatures": ["columnMapping", "clustering", "domainMetadata"]}  # fmt: skip
+        lines = head(json.dumps({"type": "struct", "fields": [field]}), configuration, **protocol)
+        columns = '{"clusteringColumns":[["col-a"]]}'
+        domain = {"domainMetadata": {"domain": "delta.clustering", "configuration": columns, "removed": False}}
+        commit(root, 0, [*lines, domain])
+        return said(lambda: self.append(root, [1]))
+
+    def appended_variant(self, root: Path) -> str:
+        features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["variantType"],
+                    "writerFeatures": ["variantType"]}  # fmt: skip
+        commit(root, 0, head(schema_text(v="variant"), **features))
+
+        def found() -> list[str]:
+            self.statement(root, "INSERT INTO t SELECT 7::VARIANT")
+            (file,) = root.glob("*.parquet")
+            return sorted(field.name for field in pq.read_schema(file).field("v").type)
+
+        return f"the feature variantShredding is not there; the columns of a new variant: {said(found)}"
 
     def two_partitions(self, root: Path) -> str:
         partitioned(root, ("a.parquet", "a"))
@@ -916,6 +1003,14 @@ class DuckDB(RustKernel):
         "feature-mapping-name-partition": "mapped_partition",
         "feature-mapping-id-only": "ids_only",
         "feature-mapping-none": "annotated",
+        "feature-mapping-id-no-ids": "no_ids",
+        "invariant-required-absent": "left_out",
+        "invariant-required-element-null": "required_element",
+        "domain-checkpoint-removed*": "removed_domain",
+        "clustering-mapped": "clustered",
+        "widening-refuses-*": "forbidden_among",
+        "widening-partition-*": "widened_partition",
+        "variant-append*": "appended_variant",
         "ict-checksum-without-timestamp-append": "checksum_without",
         "ict-checksum-other-timestamp-append": "checksum_other",
         "ict-clock-largest": "largest",
@@ -964,6 +1059,17 @@ class Chdb(RustKernel):
 
         return f"statistics of a file with two rows: {said(found)}"
 
+    def materialized(self, root: Path) -> str:
+        protocol = {"minWriterVersion": 7, "writerFeatures": ["materializePartitionColumns"]}
+        commit(root, 0, head(schema_text(id="long", p="string"), {}, ["p"], **protocol))
+
+        def found() -> list[str]:
+            self.write(f"INSERT INTO FUNCTION deltaLakeLocal('{root}') (id, p) SELECT 1 AS id, 'x' AS p")
+            (file,) = root.glob("**/*.parquet")
+            return list(pq.read_schema(file).names)
+
+        return f"the columns of a new file, where p belongs into files: {said(found)}"
+
     def wrong_type(self, root: Path) -> str:
         three(root)
 
@@ -984,7 +1090,9 @@ class Chdb(RustKernel):
         "feature-mapping-id-only": "ids_only",
         "feature-mapping-none": "annotated",
         "feature-timestamp-ntz*": "without_zone",
-        "feature-mapping-name-array*": "mapped_array",
+        "feature-mapping-id-no-ids": "no_ids",
+        "feature-mapping-*": "mapped_array",
+        "feature-materialized-partitions": "materialized",
         "widening-refuses-*": "forbidden",
         "widening-partition-*": "widened_partition",
         "ict-feed-timestamps-equal*": "equal_in_feed",
@@ -995,11 +1103,54 @@ class Chdb(RustKernel):
     }
 
 
-class Daft(Polars):
+class Daft(Polars, RustKernel):
     def rows(self, root: Path, version: Any = None) -> pa.Table:
         import daft
 
         return daft.read_deltalake(str(root), version=version).to_arrow()
+
+    def append(self, root: Path, ids: Sequence[int]) -> Any:
+        import daft
+
+        daft.from_pydict({"id": list(ids)}).write_deltalake(str(root), mode="append")
+
+    def broken_constraint(self, root: Path) -> str:
+        configuration = {"delta.constraints.positive": "id > 0"}
+        commit(root, 0, head(schema_text(id="long"), configuration, minWriterVersion=3))
+
+        def found() -> list[Any]:
+            self.append(root, [-5])
+            return sorted_ids(self.rows(root))
+
+        return f"-5 was appended, where CHECK id > 0: {said(found)}"
+
+    def mapped_append(self, root: Path) -> str:
+        self.mapped_partition(root)
+
+        def found() -> Any:
+            import daft
+
+            return daft.from_pydict({"id": [1], "p": ["y"]}).write_deltalake(str(root), mode="append")
+
+        return said(found)
+
+    def void(self, root: Path) -> str:
+        commit(root, 0, head(schema_text(v="void")))
+        return "a table whose only column has the type void: " + said(self._listed, root)
+
+    def variant_count(self, root: Path) -> str:
+        kind = pa.struct([pa.field("metadata", pa.binary(), nullable=False), ("value", pa.binary())])
+        rows = pa.table({"v": pa.array([{"metadata": bytes([1, 0, 0]), "value": bytes([12, 7])}, None], kind)})
+        self._of(root, schema_text(v="variant"), rows, ["variantType"])
+
+        def found() -> str:
+            import daft
+
+            daft.from_arrow(rows).write_deltalake(str(root), mode="append")
+            lines = (root / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
+            return str(next(line["add"]["stats"] for line in map(json.loads, lines) if "add" in line))
+
+        return f"statistics of an appended variant and a null: {said(found)}"
 
     def column_in_file(self, root: Path) -> str:
         lines = head(schema_text(id="long", p="string"), partitions=["p"])
@@ -1022,6 +1173,15 @@ class Daft(Polars):
         "read-partition-column-in-file": "column_in_file",
         "checkpoint-hint-missing": "hint",
         "feature-vector-property-off": "vector_without_property",
+        "write-check-broken": "broken_constraint",
+        "feature-mapping-*-append-*": "mapped_append",
+        "feature-mapping-*": "mapped_array",
+        "void-only-refused": "void",
+        "widening-refuses-*": "forbidden",
+        "widening-partition-*": "widened_partition",
+        "variant-mapped": "no_ids",
+        "variant-shredded-*": "shredded",
+        "variant-append-null-count": "variant_count",
         "travel-time-before-first": "clamped",
         "travel-time-equal": "equal_times",
         "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",

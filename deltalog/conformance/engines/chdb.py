@@ -31,8 +31,7 @@ class ChdbEngine(Engine):
 
     def __init__(self) -> None:
         os.chdir("/")  # ClickHouse opens only files below the working directory
-        self._connection = chdb.connect(":memory:")
-        self._connection.query(f"SET {_WRITES}")
+        self._connection: Any = None
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
@@ -83,9 +82,15 @@ class ChdbEngine(Engine):
 
     def _query(self, text: str, output: str = "Null") -> Any:
         """Raises RuntimeError; SystemError if it is an internal error, which is no refusal."""
+        if self._connection is None:
+            self._connection = chdb.connect(":memory:")
+            self._connection.query(f"SET {_WRITES}")
         try:
             return self._connection.query(text, output)
         except RuntimeError as error:
+            # The query after one that failed while it was reading gives no rows on the same connection.
+            self._connection.close()
+            self._connection = None
             if "LOGICAL_ERROR" in str(error):
                 raise SystemError(str(error)) from error
             raise

@@ -25,7 +25,7 @@ class DuckDBEngine(Engine):
     name = "duckdb"
     version = duckdb.__version__
     refusals = (duckdb.Error,)
-    lacks = r"UnsupportedError|Unsupported Delta table type"
+    lacks = r"UnsupportedError|Unsupported Delta table type|Unsupported Arrow type VARIANT"
 
     def __init__(self) -> None:
         self._database = _Database()
