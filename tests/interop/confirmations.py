@@ -622,7 +622,9 @@ class RustKernel(Deltalake):
     def feed_times(self, root: Path, end: int) -> dict[int, int]:
         """By version, the ms since T of its changes."""
         rows = self.changes(root, 0, end).select(["_commit_version", "_commit_timestamp"]).to_pylist()
-        return {row["_commit_version"]: round(row["_commit_timestamp"].timestamp() * 1000) - T for row in rows}
+        return dict(
+            sorted((row["_commit_version"], round(row["_commit_timestamp"].timestamp() * 1000) - T) for row in rows)
+        )
 
     def equal_in_feed(self, root: Path) -> str:
         numbered(root, [T, T, T], configuration=CDF, **FEED)

@@ -18,7 +18,12 @@ from tests.support.spark import DeltaSpark
 
 EXPLAINED = reports.explanations()
 REPORTS = reports.reports(EXPLAINED)
-ENTRIES = [(engine, entry) for engine, entries in EXPLAINED.items() for entry in entries]
+ENTRIES = [
+    (engine, entry)
+    for engine, entries in EXPLAINED.items()
+    for entry in entries
+    if (reports.RESULTS / f"{engine}.json").exists()
+]
 ISSUE = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull|discussions)/\d+")
 PROGRAM = re.compile(r"```python no-run\n(.*?)```", re.S)
 HERE = ("deltalake", "polars")
