@@ -716,7 +716,7 @@ class RustKernel(Deltalake):
 
     def _of(self, root: Path, schema: str, rows: pa.Table, features: Sequence[str] = ()) -> None:
         """A table with one file."""
-        listed = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [*features],
+        listed: Line = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [*features],
                   "writerFeatures": [*features]}  # fmt: skip
         lines = head(schema, **(listed if features else {}))
         commit(
@@ -764,7 +764,7 @@ class RustKernel(Deltalake):
         changes: Sequence[Line] = (),
     ) -> None:
         """A column whose type was changed, by default in one step. The files are of the old type."""
-        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["typeWidening"],
+        protocol: Line = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["typeWidening"],
                     "writerFeatures": ["typeWidening"]}  # fmt: skip
         columns = [{"name": "id", "type": "long", "nullable": True, "metadata": {}},
                    {"name": name, "type": old, "nullable": True, "metadata": {}}]  # fmt: skip
@@ -788,10 +788,10 @@ class RustKernel(Deltalake):
         return "a change from short to string among the recorded ones: " + said(lambda: self.rows(root).to_pylist())
 
     def widened_element(self, root: Path) -> str:
-        kinds = [{"type": "array", "elementType": kind, "containsNull": True} for kind in ("integer", "long")]
+        old, new = ({"type": "array", "elementType": kind, "containsNull": True} for kind in ("integer", "long"))
         rows = pa.table({"id": pa.array([0], pa.int64()), "v": pa.array([[1]], pa.list_(pa.int32()))})
         change = {"fromType": "integer", "toType": "long", "fieldPath": "element"}
-        self._widened(root, "v", *kinds, (), parquet(root, "0.parquet", rows), changes=[change])
+        self._widened(root, "v", old, new, (), parquet(root, "0.parquet", rows), changes=[change])
         return "an array of 1 whose elements were widened from integer to long: " + said(self._listed, root)
 
     def no_ids(self, root: Path) -> str:
@@ -935,7 +935,7 @@ class DuckDB(RustKernel):
 
     def removed_domain(self, root: Path) -> str:
         domain = {"domain": "a", "configuration": "", "removed": False}
-        protocol = {"minWriterVersion": 7, "writerFeatures": ["domainMetadata"]}
+        protocol: Line = {"minWriterVersion": 7, "writerFeatures": ["domainMetadata"]}
         commit(root, 0, [*head(schema_text(id="long"), **protocol), {"domainMetadata": domain}])
         commit(root, 1, [{"domainMetadata": {**domain, "removed": True}}])
 
@@ -950,7 +950,7 @@ class DuckDB(RustKernel):
         metadata = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-a"}
         field = {"name": "id", "type": "long", "nullable": True, "metadata": metadata}
         configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
-        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["columnMapping"],
+        protocol: Line = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["columnMapping"],
                     "writerFeatures": ["columnMapping", "clustering", "domainMetadata"]}  # fmt: skip
         lines = head(json.dumps({"type": "struct", "fields": [field]}), configuration, **protocol)
         columns = '{"clusteringColumns":[["col-a"]]}'
@@ -959,7 +959,7 @@ class DuckDB(RustKernel):
         return said(lambda: self.append(root, [1]))
 
     def appended_variant(self, root: Path) -> str:
-        features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["variantType"],
+        features: Line = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["variantType"],
                     "writerFeatures": ["variantType"]}  # fmt: skip
         commit(root, 0, head(schema_text(v="variant"), **features))
 
@@ -1047,7 +1047,7 @@ class Chdb(RustKernel):
     def created_again(self, root: Path) -> str:
         three(root)
         text = f"CREATE TABLE t (id Nullable(Int64)) ENGINE = DeltaLakeLocal('{root}', Parquet)"
-        return f"CREATE TABLE where one exists: {said(lambda: (self.write(text), 'no error')[1])}"
+        return "CREATE TABLE where one exists: " + said(lambda: [self.write(text), "no error"][1])
 
     def statistics(self, root: Path) -> str:
         three(root)
@@ -1060,7 +1060,7 @@ class Chdb(RustKernel):
         return f"statistics of a file with two rows: {said(found)}"
 
     def materialized(self, root: Path) -> str:
-        protocol = {"minWriterVersion": 7, "writerFeatures": ["materializePartitionColumns"]}
+        protocol: Line = {"minWriterVersion": 7, "writerFeatures": ["materializePartitionColumns"]}
         commit(root, 0, head(schema_text(id="long", p="string"), {}, ["p"], **protocol))
 
         def found() -> list[str]:
@@ -1161,7 +1161,7 @@ class Daft(Polars, RustKernel):
 
     def vector_without_property(self, root: Path) -> str:
         features = ["deletionVectors"]
-        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features,
+        protocol: Line = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features,
                     "writerFeatures": features}  # fmt: skip
         add = parquet(root, "0.parquet", pa.table({"id": pa.array([0, 1], pa.int64())}))
         vector = {"storageType": "i", "pathOrInlineDv": VECTOR, "sizeInBytes": 34, "cardinality": 1}
@@ -1302,7 +1302,7 @@ class Sail(DeltaSpark):
         log = root / "_delta_log"
         lines = [json.loads(line) for name in (0, 1) for line in (log / f"{name:020d}.json").read_text().splitlines()]
         kept = [line for line in lines if "commitInfo" not in line]
-        features = {"minReaderVersion": 3, "minWriterVersion": 7}
+        features: Line = {"minReaderVersion": 3, "minWriterVersion": 7}
         features |= {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}  # type: ignore[dict-item]
         kept = [{"protocol": features} if "protocol" in line else line for line in kept]
         name = f"{1:020d}.checkpoint.0a1b2c3d-0000-0000-0000-000000000000.json"

@@ -352,5 +352,10 @@ def a_lost_hint(log: Log) -> tuple[str, ...]:
 @kind("checkpointed", avoids=["v2"])
 def a_hint_to_an_older_checkpoint(log: Log) -> tuple[str, ...]:
     older = log.pick(log.checkpoints()[:-1])
-    _change_hint(log, lambda hint: (hint.clear(), hint.update(version=older, size=1)), True)
+
+    def point_there(hint: Line) -> None:
+        hint.clear()
+        hint.update(version=older, size=1)
+
+    _change_hint(log, point_there, True)
     return ("last-checkpoint-stale",)

@@ -74,7 +74,7 @@ def a_footer_of_another_length(log: Log) -> tuple[str, ...]:
 
 
 def _rows(log: Log, place: Place) -> int:
-    return pq.read_metadata(log.data(place)).num_rows
+    return int(pq.read_metadata(log.data(place)).num_rows)
 
 
 def _resized(log: Log, place: Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from tests.support.doctor.random_damages.kinds import kind
 from tests.support.doctor.random_damages.log import Line, Log
@@ -70,7 +71,7 @@ def a_column_twice(log: Log) -> tuple[str, ...]:
 
 @kind(avoids=["mapped"])
 def a_column_whose_name_needs_mapping(log: Log) -> tuple[str, ...]:
-    more = {"name": log.chance.choice(("a b", "a;b", "a=b")), "type": "long", "nullable": True, "metadata": {}}
+    more: dict[str, Any] = {"name": log.chance.choice(("a b", "a;b", "a=b")), "type": "long", "nullable": True, "metadata": {}}
     _schema(log, lambda schema: schema["fields"].append(more))
     return ("schema-column-name",)
 
