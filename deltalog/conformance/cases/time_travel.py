@@ -74,9 +74,7 @@ def _by_version() -> Iterator[Case]:
         (table.root / "part-00000.parquet").unlink()
 
     about = "A vacuumed old version is refused, and the latest is read"
-    yield _case(
-        "vacuumed", about, vacuumed, Rows([{"id": 1}]), Refused(Rows(ids(0), version=0)), rule="version-lost"
-    )
+    yield _case("vacuumed", about, vacuumed, Rows([{"id": 1}]), Refused(Rows(ids(0), version=0)), rule="version-lost")
 
     def repartitioned(table: TableBuilder) -> None:
         schema = pa.schema([("id", pa.int64()), ("p", pa.string())])

@@ -71,7 +71,12 @@ def a_column_twice(log: Log) -> tuple[str, ...]:
 
 @kind(avoids=["mapped"])
 def a_column_whose_name_needs_mapping(log: Log) -> tuple[str, ...]:
-    more: dict[str, Any] = {"name": log.chance.choice(("a b", "a;b", "a=b")), "type": "long", "nullable": True, "metadata": {}}
+    more: dict[str, Any] = {
+        "name": log.chance.choice(("a b", "a;b", "a=b")),
+        "type": "long",
+        "nullable": True,
+        "metadata": {},
+    }
     _schema(log, lambda schema: schema["fields"].append(more))
     return ("schema-column-name",)
 
