@@ -1304,7 +1304,7 @@ class Sail(DeltaSpark):
         lines = [json.loads(line) for name in (0, 1) for line in (log / f"{name:020d}.json").read_text().splitlines()]
         kept = [line for line in lines if "commitInfo" not in line]
         features: Line = {"minReaderVersion": 3, "minWriterVersion": 7}
-        features |= {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}  # type: ignore[dict-item]
+        features |= {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
         kept = [{"protocol": features} if "protocol" in line else line for line in kept]
         name = f"{1:020d}.checkpoint.0a1b2c3d-0000-0000-0000-000000000000.json"
         kept.insert(0, {"checkpointMetadata": {"version": 1}})

@@ -286,7 +286,7 @@ SCALARS = (
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False)
-    | st.text(st.characters(exclude_categories=("Cs",)), max_size=70)
+    | st.text(st.characters(codec="utf-8"), max_size=70)
     | st.binary(max_size=5)
     | st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**12), max_value=10**12)
     | st.dates()
