@@ -49,7 +49,13 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.server.observe.scraping": ("prometheus_client", "uvicorn"),
     "deltalog.server.observe.traces": ("opentelemetry",),
     "deltalog.unity.credentials": ("botocore",),
-    **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
+    **{f"deltalog.conformance.engines.{name}": (name,) for name in (
+        "chdb", "daft", "dask_deltatable", "deltalake", "polars",
+    )},
+    "deltalog.conformance.engines.duckdb": ("duckdb", "duckdb_extension_delta"),
+    "deltalog.conformance.engines.kernel_rs": ("delta_kernel_rust_sharing_wrapper",),
+    "deltalog.conformance.engines.polars_deltalake": ("polars", "polars_deltalake"),
+    "deltalog.conformance.engines.sail": ("pysail", "pyspark"),
     "deltalog.conformance.pytest_plugin": ("pytest",),
     **{f"deltalog.testing.{name}": ("pytest",) for name in (
         "coordinator_cases", "coordinator_document_tests", "coordinator_table_tests", "coordinator_tests",
