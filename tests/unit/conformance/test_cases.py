@@ -44,7 +44,7 @@ def test_deltalog_passes(case: Case, tmp_path: Path) -> None:
     assert (outcome.outcome, outcome.reason) == ("passed", None)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", [case for case in CASES if case.area in OF_FEATURES], ids=lambda case: case.id)
 def test_deltalog_passes_the_areas_of_features(case: Case, tmp_path: Path) -> None:
     test_deltalog_passes(case, tmp_path)

@@ -32,7 +32,7 @@ def test_the_kit_catches(mutant: type[Engine], tmp_path: Path) -> None:
     assert real, f"{mutant.__name__} passes {[case.id for case in chosen]}; failed otherwise: {failed}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mutant", OF_FEATURES, ids=lambda mutant: mutant.__name__)
 def test_the_kit_catches_engines_that_lack_rules_of_features(mutant: type[Engine], tmp_path: Path) -> None:
     test_the_kit_catches(mutant, tmp_path)

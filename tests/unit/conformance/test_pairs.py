@@ -56,6 +56,7 @@ def test_two_engines_without_a_defect_pass(variant: str) -> None:
     assert found.commits == {"deltalog": 8, "other": 9 + bool(BY_NAME[variant].late)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mutant", PAIR_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_faulty_writer_is_caught(mutant: type[Engine]) -> None:
     variant, word, first = PAIR_MUTANTS[mutant]
