@@ -41,4 +41,5 @@ def test_its_tables_lack_only_their_data_files_and_the_beginning_of_their_log(tm
         "log-begins-later",
         "crc-missing",
         "version-lost",
+        "version-unreachable",
     }
