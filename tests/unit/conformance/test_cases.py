@@ -38,6 +38,7 @@ OF_FEATURES = (COLUMN_RULES, DOMAINS, ROW_TRACKING, TYPE_WIDENING, VARIANTS)
 OTHERS = [case for case in CASES if case.area not in (*OF_FEATURES, CATALOG_MANAGED)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.id)
 def test_deltalog_passes(case: Case, tmp_path: Path) -> None:
     outcome = run_case(load_engine("deltalog"), case, tmp_path)
