@@ -167,10 +167,10 @@ class Lanes:
     # ---------------------------------------------------------------------------------- waiting for a turn
 
     async def _turn(self, lane: _Lane, caller: str, seconds: float, is_single: bool) -> None:
-        turn = _Turn(next(self._numbers), caller, is_single, asyncio.get_running_loop().create_future())
-        if self._next(lane) is None and self._may_run(lane) and self._may_begin(turn):
+        if self._next(lane) is None and self._may_run(lane) and self._may_begin(caller, is_single):
             self._begin(lane, caller)
             return
+        turn = _Turn(next(self._numbers), caller, is_single, asyncio.get_running_loop().create_future())
         lane.waiting.append(turn)
         try:
             await asyncio.wait_for(asyncio.shield(turn.begins), seconds)
@@ -233,10 +233,10 @@ class Lanes:
 
     def _next(self, lane: _Lane) -> _Turn | None:
         """The first call of a lane that may begin as far as its caller is concerned."""
-        return next(filter(self._may_begin, lane.waiting), None)
+        return next((each for each in lane.waiting if self._may_begin(each.caller, each.is_single)), None)
 
-    def _may_begin(self, turn: _Turn) -> bool:
-        return not (turn.is_single and self._running[turn.caller])
+    def _may_begin(self, caller: str, is_single: bool) -> bool:
+        return not (is_single and self._running[caller])
 
     def _order(self, waiting: tuple[_Lane, _Turn]) -> tuple[int, int, int]:
         lane, turn = waiting

@@ -28,8 +28,9 @@ _BATCH_BYTES = 1 << 20
 _RETRY_SECONDS = 1.0
 _WARNING_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
-# A line may look incomplete because another process is just writing it; so it is looked at several times.
-_LOOKS_S = (0.0, 0.001, 0.005, 0.02)
+# A line may look incomplete because another process is just writing it; so it is looked at again after these
+# times.
+_WAITS_S = (0.001, 0.005, 0.02)
 
 
 class LineFile:
@@ -102,14 +103,18 @@ class LineFile:
 
     def _repair(self) -> bytes:
         """The bytes that terminate an incomplete last line."""
-        for wait_s in _LOOKS_S:
+        for wait_s in _WAITS_S:
+            if self._is_complete():
+                return b""
             time.sleep(wait_s)
-            with contextlib.suppress(OSError):  # no file, such as a pipe
-                size = os.fstat(self._fd).st_size
-                if size and os.pread(self._fd, 1, size - 1) not in (b"\n", b""):
-                    continue
-            return b""
-        return b"\n"
+        return b"" if self._is_complete() else b"\n"
+
+    def _is_complete(self) -> bool:
+        """Whether the last line ends with a line break; also if this is no file, such as a pipe."""
+        with contextlib.suppress(OSError):
+            size = os.fstat(self._fd).st_size
+            return not size or os.pread(self._fd, 1, size - 1) in (b"\n", b"")
+        return True
 
 
 class LineWriter:
