@@ -31,11 +31,9 @@ from deltalog.conformance.cases.common import (
     ids,
     minute,
 )
-from deltalog.conformance.cases.ict_reading import ENABLED, FROM_START, LATE
+from deltalog.conformance.cases.ict_reading import AHEAD, ENABLED, FROM_START, LATE, OFF
 
 _COPIED = FROM_START.but(file=[9000] * 5)
-_AHEAD = FROM_START.but(at=(0, 1), damage={1: {"ict": FUTURE}})
-_OFF = Timeline(at=(0, 1, 2))
 _APPEND = Write("append", rows=[{"id": 100}])
 _REFERENCE = {"basis": REFERENCE}
 _STAGED = "terminology-commits"
@@ -235,7 +233,7 @@ def _compactions() -> Iterator[tuple[object, ...]]:
     yield (
         "append",
         "An append after a log compaction file whose last commit is of the year 2100",
-        _compacted(_AHEAD, 0, 1),
+        _compacted(AHEAD, 0, 1),
         [_APPEND, Log("ict-is", 2, FUTURE + 1), Log("commit-info-first")],
         {"section": ICT_SECTION},
     )
@@ -293,7 +291,7 @@ def _checksums() -> Iterator[tuple[object, ...]]:
     yield (
         "without-timestamp-append",
         "An append after a version checksum without a timestamp and a commit of the year 2100",
-        _checked(_AHEAD, None),
+        _checked(AHEAD, None),
         [_APPEND, Log("ict-is", 2, FUTURE + 1)],
         {"section": ICT_SECTION},
     )
@@ -307,7 +305,7 @@ def _checksums() -> Iterator[tuple[object, ...]]:
     yield (
         "other-timestamp-append",
         "An append after a version checksum with an earlier timestamp than the commit of the year 2100",
-        _checked(_AHEAD, minute(1)),
+        _checked(AHEAD, minute(1)),
         [MayRefuse(_APPEND), Log("ict-increases"), Log("contiguous")],
         {"section": ICT_SECTION, "rule": "ict-not-increasing"},
     )
@@ -321,7 +319,7 @@ def _checksums() -> Iterator[tuple[object, ...]]:
     yield (
         "of-table-without",
         "A version checksum with a timestamp, of a table without in-commit timestamps",
-        _checked(_OFF.but(file=(0, 5, 6)), minute(2)),
+        _checked(OFF.but(file=(0, 5, 6)), minute(2)),
         [Rows(ids(1), at_ms=minute(5)), Rows(ids(2), at_ms=minute(6)), _APPEND, Log("no-ict"), Log("checksum-has-ict")],
     )
 

@@ -17,7 +17,7 @@ from deltalog.conformance.case import (
     Step,
     VersionAt,
 )
-from deltalog.conformance.cases.common import CDF, ICT_READERS, Timeline, case_rows, ids, minute
+from deltalog.conformance.cases.common import CDF, FUTURE, ICT_READERS, Timeline, case_rows, ids, minute
 
 _DAYS = DAY // MINUTE
 # Versions 0 to 4 have in-commit timestamps a minute apart. The commit files have the modification times that result
@@ -32,6 +32,10 @@ FILE_TIMES: dict[str, tuple[str, list[float] | None]] = {
 }
 # Versions 0 to 2 have no in-commit timestamps; version 3 enables them.
 LATE = Timeline(at=(0, 1, 2, 10, 11, 12), ict_from=3)
+# Never on.
+OFF = Timeline(at=(0, 1, 2))
+# A wrong clock set the last timestamp to the year 2100, so the clock of every writer is behind it.
+AHEAD = FROM_START.but(at=(0, 1), damage={1: {"ict": FUTURE}})
 ENABLED = minute(10)
 
 

@@ -26,11 +26,9 @@ from deltalog.conformance.case import (
 )
 from deltalog.conformance.cases.common import FUTURE, ICT_SECTION, Timeline, case_rows, ids, minute
 from deltalog.conformance.cases.ict_instants import LARGEST_OF_DOUBLES
-from deltalog.conformance.cases.ict_reading import ENABLED, FROM_START, LATE
+from deltalog.conformance.cases.ict_reading import AHEAD, ENABLED, FROM_START, LATE, OFF
 
 ON = {ICT_PROPERTY: "true"}
-_OFF = Timeline(at=(0, 1, 2))
-_AHEAD = FROM_START.but(at=(0, 1), damage={1: {"ict": FUTURE}})
 # On in versions 1 and 2, off from version 3.
 _ENDED = Timeline(at=(0, 1, 2, 3, 4), file=(40, 41, 42, 43, 44), ict_from=1, ict_until=3)
 _OTHER = {"delta.logRetentionDuration": "interval 9 days"}
@@ -59,7 +57,7 @@ def _turned_on() -> Iterator[tuple[object, ...]]:
     yield (
         "with-other-property",
         "One commit enables in-commit timestamps and sets another property",
-        _OFF,
+        OFF,
         [
             Write("set_properties", properties={**ON, **_OTHER}),
             Log("pair", value=3),
@@ -70,7 +68,7 @@ def _turned_on() -> Iterator[tuple[object, ...]]:
     yield (
         "after-clean-up",
         "Enabling on a log that begins with a checkpoint writes the version of the commit",
-        _OFF.but(checkpoints=(1,), dropped=(0,)),
+        OFF.but(checkpoints=(1,), dropped=(0,)),
         [_ENABLE, Log("pair", value=3), _VALID],
         {"rule": "ict-enablement-version-wrong"},
     )
@@ -78,7 +76,7 @@ def _turned_on() -> Iterator[tuple[object, ...]]:
     yield (
         "with-own-pair",
         "A caller who enables in-commit timestamps cannot choose the pair",
-        _OFF,
+        OFF,
         [MayRefuse(Write("set_properties", properties={**ON, **pair})), _VALID],
         {"rule": "ict-enablement-version-wrong"},
     )
@@ -110,7 +108,7 @@ def _turned_on() -> Iterator[tuple[object, ...]]:
         [_SET_OTHER, Log("no-pair"), _VALID],
         _REFERENCE,
     )
-    stale = _OFF.but(properties={PAIR_VERSION: "1", PAIR_TIMESTAMP: str(minute(1))})
+    stale = OFF.but(properties={PAIR_VERSION: "1", PAIR_TIMESTAMP: str(minute(1))})
     yield (
         "over-stale-pair",
         "Enabling on a table with a pair left behind by an earlier enablement replaces that pair",
@@ -118,7 +116,7 @@ def _turned_on() -> Iterator[tuple[object, ...]]:
         [_ENABLE, Log("pair", value=3), _VALID],
         {"rule": "ict-stale-enablement-pair"},
     )
-    ahead = _OFF.but(damage={2: {"file_ms": FUTURE}})
+    ahead = OFF.but(damage={2: {"file_ms": FUTURE}})
     yield (
         "then-travel",
         "Enabling after a file time of 2100: that time yields the commit before, and a millisecond later the enabling",
@@ -146,13 +144,13 @@ def _turned_off() -> Iterator[tuple[object, ...]]:
     yield (
         "when-off",
         "Disabling on a table without in-commit timestamps writes no timestamp",
-        _OFF,
+        OFF,
         [MayRefuse(_DISABLE), Log("no-ict"), Log("no-pair"), Log("ict-active", value=False)],
     )
     yield (
         "restarts-the-clock",
         "Turned off and on again after a commit of the year 2100: timestamps start again at the present time",
-        _AHEAD,
+        AHEAD,
         [_DISABLE, _ENABLE, Log("ict-is-the-clock"), Log("pair", value=3), _VALID],
     )
     moved = LATE.but(file=(0, 1, 2, 20, 21, 22))
@@ -286,7 +284,7 @@ def _cloned() -> Iterator[tuple[object, ...]]:
     yield (
         "of-table-ahead",
         "A shallow clone of a table whose latest commit is of the year 2100 has the time of its own creation",
-        _AHEAD,
+        AHEAD,
         [Clone(shallow=True), *own],
     )
     stale = _ENDED.but(properties={PAIR_VERSION: "1", PAIR_TIMESTAMP: str(minute(1))})
@@ -310,7 +308,7 @@ def _cloned() -> Iterator[tuple[object, ...]]:
 
 def _clocks() -> Iterator[tuple[object, ...]]:
     """Commits after one that is far ahead of the clock."""
-    largest = _AHEAD.but(damage={1: {"ict": 2**63 - 1}})
+    largest = AHEAD.but(damage={1: {"ict": 2**63 - 1}})
     yield (
         "largest",
         "After the largest timestamp, a commit is refused: no later timestamp exists",
@@ -318,7 +316,7 @@ def _clocks() -> Iterator[tuple[object, ...]]:
         [MayRefuse(_APPEND), Log("ict-increases"), Log("contiguous")],
         {"rule": "ict-at-largest"},
     )
-    large = _AHEAD.but(damage={1: {"ict": LARGEST_OF_DOUBLES}})
+    large = AHEAD.but(damage={1: {"ict": LARGEST_OF_DOUBLES}})
     yield (
         "integers",
         "An append after a timestamp beyond which doubles do not represent all integers",
@@ -335,7 +333,7 @@ def _clocks() -> Iterator[tuple[object, ...]]:
     yield (
         "checkpoints",
         "Appends with a checkpoint at every second version, after a commit of the year 2100",
-        _AHEAD.but(properties={"delta.checkpointInterval": "2"}),
+        AHEAD.but(properties={"delta.checkpointInterval": "2"}),
         [*[_APPEND] * 4, *(Log("ict-is", 2 + n, FUTURE + 1 + n) for n in range(4))],
     )
 
@@ -356,7 +354,7 @@ def _clocks() -> Iterator[tuple[object, ...]]:
     yield (
         "then-travel",
         "A commit made after one of the year 2100 is found by its timestamp",
-        _AHEAD,
+        AHEAD,
         [
             _APPEND,
             Rows([*ids(1), {"id": 100}], at_ms=FUTURE + 1),
@@ -416,7 +414,7 @@ def _races() -> Iterator[tuple[object, ...]]:
     yield (
         "append-loses-to-listing",
         "An append that lost to the listing of the feature, which enables nothing, has no timestamp, or is refused",
-        Raced(_OFF, "list"),
+        Raced(OFF, "list"),
         [*append, Log("no-ict"), Log("ict-active", value=False)],
         _REFERENCE,
     )
@@ -430,13 +428,13 @@ def _races() -> Iterator[tuple[object, ...]]:
     yield (
         "property-loses-to-enabling",
         "A property change that lost to the enablement keeps it and its pair, or is refused",
-        Raced(_OFF, "enable", FUTURE),
+        Raced(OFF, "enable", FUTURE),
         [*raced("set_properties", properties=_OTHER), Log("pair", value=3), Log("ict-increases", value=3)],
     )
     yield (
         "overwrite-loses-to-enabling",
         "An overwrite that lost to the enablement has a timestamp and keeps the pair, or is refused",
-        Raced(_OFF, "enable", FUTURE),
+        Raced(OFF, "enable", FUTURE),
         [
             *raced("overwrite", rows=[{"id": 100}]),
             Log("pair", value=3),
@@ -459,6 +457,6 @@ def _races() -> Iterator[tuple[object, ...]]:
     yield (
         "enabling-loses-to-listing",
         "An enablement that lost to the listing of the feature has its own version and timestamp, or is refused",
-        Raced(_OFF, "list"),
+        Raced(OFF, "list"),
         [*raced("set_properties", properties=ON), Log("contiguous"), agree, Log("ict-requirements")],
     )

@@ -20,13 +20,10 @@ from deltalog.conformance.case import (
     Write,
 )
 from deltalog.conformance.cases.common import CDF, FUTURE, ICT_SECTION, Timeline, case_rows, ids, minute
-from deltalog.conformance.cases.ict_reading import FROM_START, LATE
+from deltalog.conformance.cases.ict_reading import AHEAD, FROM_START, LATE, OFF
 
 ON = {ICT_PROPERTY: "true"}
-_OFF = Timeline(at=(0, 1, 2))
 _GOOD = (Log("commit-info-first"), Log("one-commit-info"), Log("has-ict"), Log("checksum-has-ict"))
-# A wrong clock set the last timestamp to the year 2100, so the clock of every writer is behind it.
-_AHEAD = FROM_START.but(at=(0, 1), damage={1: {"ict": FUTURE}})
 _VERBS: dict[str, tuple[Step, str]] = {
     "append": (Write("append", rows=[{"id": 100}]), "An append"),
     "overwrite": (Write("overwrite", rows=[{"id": 100}]), "An overwrite"),
@@ -154,7 +151,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
         yield (
             f"{name}-clock-back",
             f"{about} after a commit of the year 2100 has that commit's timestamp plus a millisecond",
-            _AHEAD,
+            AHEAD,
             [verb, Log("ict-is", 2, FUTURE + 1)],
             {"rule": "ict-not-increasing"},
         )
@@ -172,7 +169,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
     yield (
         "five-clock-back",
         "Five appends after a commit of the year 2100 have increasing timestamps",
-        _AHEAD,
+        AHEAD,
         [*several, Log("ict-increases"), *(Log("ict-is", 2 + n, FUTURE + 1 + n) for n in range(5))],
     )
     yield "five", "Five appends in a row have increasing timestamps", FROM_START, [*several, Log("ict-increases")]
@@ -199,7 +196,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
     yield (
         "checkpoint-then-append",
         "An append after a checkpoint written by the engine",
-        _AHEAD,
+        AHEAD,
         [Write("checkpoint"), several[0], Log("checkpoint-without-commit-info", value=1), Log("ict-is", 2, FUTURE + 1)],
     )
     yield (
@@ -243,24 +240,24 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     yield (
         "protocol",
         "Enabling in-commit timestamps lists the feature",
-        _OFF,
+        OFF,
         [enable, Log("supports-writer-feature", value=ICT_FEATURE), Log("lists-no-reader-feature", value=ICT_FEATURE)],
     )
-    yield "commit-info-first", "The enabling commit begins with commitInfo and has a timestamp", _OFF, [enable, *_GOOD]
+    yield "commit-info-first", "The enabling commit begins with commitInfo and has a timestamp", OFF, [enable, *_GOOD]
     yield (
         "pair",
         "The enabling commit sets the enablement properties to its own version and timestamp",
-        _OFF,
+        OFF,
         [enable, Log("pair", value=version)],
         {"rule": "ict-enablement-timestamp-wrong"},
     )
     yield (
         "clock",
         "The in-commit timestamp of the enabling commit is the time of that commit",
-        _OFF,
+        OFF,
         [enable, Log("ict-is-the-clock")],
     )
-    ahead = _OFF.but(damage={2: {"file_ms": FUTURE}})
+    ahead = OFF.but(damage={2: {"file_ms": FUTURE}})
     yield (
         "file-time-ahead",
         "The timestamp of the enabling commit is after the previous file time, which is in the year 2100",
@@ -270,19 +267,19 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     yield (
         "then-append",
         "The commits after the enabling one have increasing timestamps and keep the enablement pair",
-        _OFF,
+        OFF,
         [enable, Write("append", rows=[{"id": 9}]), Log("ict-increases", value=3), Log("pair", value=version)],
     )
     yield (
         "earlier-unchanged",
         "The enabling commit adds no timestamps to earlier commits",
-        _OFF,
+        OFF,
         [enable, *(Log("no-ict", each_version) for each_version in range(3))],
     )
     yield (
         "then-travel",
         "Versions before the enablement are found by their file times",
-        _OFF,
+        OFF,
         [enable, Rows(ids(1), at_ms=minute(1)), Rows(ids(0), at_ms=minute(0.5))],
     )
     yield (
@@ -306,7 +303,7 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     yield (
         "rows-stay",
         "Enabling in-commit timestamps changes no row",
-        _OFF,
+        OFF,
         [enable, Rows(ids(2)), Log("rows", value=ids(2))],
     )
     yield (
@@ -450,7 +447,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
         three,
         [Begin(), won, Put("winner-2"), Put("winner-3"), append, Log("ict-is", 8, FUTURE + 6), Log("ict-increases")],
     )
-    enabled = raced(_OFF, ({"ict": True}, "enable"))
+    enabled = raced(OFF, ({"ict": True}, "enable"))
     yield (
         "winner-enables",
         "An append begun before the enablement has a timestamp, or is refused",
@@ -465,7 +462,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
         ],
         {"basis": REFERENCE},
     )
-    ahead = raced(_OFF, ({"ict": FUTURE}, "enable"))
+    ahead = raced(OFF, ({"ict": FUTURE}, "enable"))
     yield (
         "winner-enables-ahead",
         "An append that lost to an enablement of the year 2100 has a later timestamp than that commit, or is refused",
@@ -473,7 +470,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
         [Begin(), won, MayRefuse(append), Log("ict-increases", value=3)],
         {"basis": REFERENCE},
     )
-    plain = raced(_OFF, ({}, None))
+    plain = raced(OFF, ({}, None))
     yield (
         "enabling-loses",
         "An enablement that lost a race writes the version of its own commit, or is refused",
@@ -487,7 +484,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
         ],
         {"rule": "ict-enablement-timestamp-wrong"},
     )
-    twice = raced(_OFF, ({}, None), ({}, None))
+    twice = raced(OFF, ({}, None), ({}, None))
     yield (
         "enabling-loses-twice",
         "An enablement that lost to two commits writes the version of its own commit, or is refused",
