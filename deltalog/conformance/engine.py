@@ -9,6 +9,7 @@ the standard library.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 class NotSupported(Exception):
     """The engine lacks an operation. The message becomes the reason why the case is skipped."""
+
+
+def utc(*, ms: int = 0, us: int = 0) -> datetime.datetime:
+    """A timestamp in milliseconds or microseconds since the Unix epoch as an aware datetime, for the adapters of
+    engines that take those."""
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    return epoch + datetime.timedelta(milliseconds=ms, microseconds=us)
 
 
 class Engine:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import daft
 
-from deltalog.conformance.engine import Engine
+from deltalog.conformance.engine import Engine, utc
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +28,7 @@ class DaftEngine(Engine):
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         at: int | datetime.datetime | None = version
         if timestamp_ms is not None:
-            epoch = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
-            at = epoch + datetime.timedelta(milliseconds=timestamp_ms)
+            at = utc(ms=timestamp_ms)
         return daft.read_deltalake(path, version=at).to_arrow()
 
     def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:

@@ -3,13 +3,12 @@ pyarrow."""
 
 from __future__ import annotations
 
-import datetime
 import importlib.metadata
 from typing import Any
 
 import dask_deltatable
 
-from deltalog.conformance.engine import Engine
+from deltalog.conformance.engine import Engine, utc
 
 
 class DaskDeltatableEngine(Engine):
@@ -21,7 +20,6 @@ class DaskDeltatableEngine(Engine):
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         at = None
         if timestamp_ms is not None:
-            epoch = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
-            at = (epoch + datetime.timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds")
+            at = utc(ms=timestamp_ms).isoformat(timespec="milliseconds")
         frame = dask_deltatable.read_deltalake(path, version=version, datetime=at)
         return frame.compute().reset_index(drop=True)

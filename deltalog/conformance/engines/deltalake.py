@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import deltalake
 import pyarrow as pa
 
-from deltalog.conformance.engine import Engine, NotSupported
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+from deltalog.conformance.engine import Engine, NotSupported, utc
 
 
 class DeltalakeEngine(Engine):
@@ -36,7 +33,7 @@ class DeltalakeEngine(Engine):
 
     def rows_at_us(self, path: str, timestamp_us: int) -> Any:
         table = deltalake.DeltaTable(path)
-        table.load_as_version(_EPOCH + datetime.timedelta(microseconds=timestamp_us))
+        table.load_as_version(utc(us=timestamp_us))
         return _rows(table)
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
@@ -123,5 +120,4 @@ def _set(table: deltalake.DeltaTable, properties: Mapping[str, str | None]) -> N
 
 
 def _iso(timestamp_ms: int) -> str:
-    at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(milliseconds=timestamp_ms)
-    return at.isoformat(timespec="milliseconds")
+    return utc(ms=timestamp_ms).isoformat(timespec="milliseconds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from deltalog.alter.properties import set_properties, unset_properties
 from deltalog.commit_result import CommitResult
-from deltalog.conformance.engine import Engine
+from deltalog.conformance.engine import Engine, utc
 from deltalog.errors import DeltaLogError
 from deltalog.protocol.row_tracking import ROW_COMMIT_VERSION, ROW_ID
 from deltalog.protocol.schema import DataType, StructType
@@ -21,8 +20,6 @@ from deltalog.rows.overwrite import Columns, replacing
 from deltalog.table import DeltaTable
 from deltalog.version import VERSION
 from deltalog.write.transaction import Transaction
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class DeltalogEngine(Engine):
@@ -42,7 +39,7 @@ class DeltalogEngine(Engine):
         return self._open(path).snapshot(version, timestamp_ms).scan().to_arrow()
 
     def rows_at_us(self, path: str, timestamp_us: int) -> Any:
-        at = _EPOCH + datetime.timedelta(microseconds=timestamp_us)
+        at = utc(us=timestamp_us)
         return self._open(path).snapshot(timestamp=at).scan().to_arrow()
 
     def tracked_rows(self, path: str, version: int | None = None) -> Any:

@@ -4,7 +4,6 @@ brings."""
 from __future__ import annotations
 
 import contextlib
-import datetime
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import duckdb_extension_delta
 
-from deltalog.conformance.engine import Engine, NotSupported
+from deltalog.conformance.engine import Engine, NotSupported, utc
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,8 +117,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -
 
 
 def _timestamp(timestamp_ms: int) -> str:
-    at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(milliseconds=timestamp_ms)
-    return f"TIMESTAMPTZ '{at.isoformat(sep=' ', timespec='milliseconds')}'"
+    return f"TIMESTAMPTZ '{utc(ms=timestamp_ms).isoformat(sep=' ', timespec='milliseconds')}'"
 
 
 def _text(value: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import polars
 import pyarrow as pa
 
-from deltalog.conformance.engine import Engine
+from deltalog.conformance.engine import Engine, utc
 
 
 class PolarsEngine(Engine):
@@ -27,8 +26,7 @@ class PolarsEngine(Engine):
         return polars.read_delta(path, version=version)
 
     def rows_at_us(self, path: str, timestamp_us: int) -> Any:
-        epoch = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
-        return polars.read_delta(path, version=epoch + datetime.timedelta(microseconds=timestamp_us))
+        return polars.read_delta(path, version=utc(us=timestamp_us))
 
     def append(self, path: str, rows: pa.Table) -> None:
         polars.from_arrow(rows).write_delta(path, mode="append")  # type: ignore[union-attr]

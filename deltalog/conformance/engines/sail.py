@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import datetime
 import importlib.metadata
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.connect.functions import col
 from pyspark.sql.connect.session import SparkSession
 
-from deltalog.conformance.engine import Engine
+from deltalog.conformance.engine import Engine, utc
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class SailEngine(Engine):
@@ -46,8 +43,9 @@ class SailEngine(Engine):
         return self._load(path, versionAsOf=version, timestampAsOf=_text(timestamp_ms))
 
     def rows_at_us(self, path: str, timestamp_us: int) -> Any:
-        at = _EPOCH + datetime.timedelta(microseconds=timestamp_us)
-        return self._load(path, timestampAsOf=at.isoformat(timespec="microseconds").replace("+00:00", "Z"))
+        return self._load(
+            path, timestampAsOf=utc(us=timestamp_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        )
 
     def changes(
         self,
@@ -130,5 +128,4 @@ def _pairs(properties: Mapping[str, str]) -> str:
 def _text(timestamp_ms: int | None) -> str | None:
     if timestamp_ms is None:
         return None
-    at = _EPOCH + datetime.timedelta(milliseconds=timestamp_ms)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc(ms=timestamp_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
