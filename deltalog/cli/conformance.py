@@ -207,7 +207,7 @@ def export(
 ) -> None:
     """Export the cases as files for test runners in any language: tables, steps and expected results.
 
-    docs/conformance.md describes the directories.
+    docs/conformance-format.md describes the directories.
     """
     from deltalog.conformance.export import export_cases
 

@@ -5,7 +5,8 @@
     for outcome in run(MyEngine(), all_cases()):
         print(outcome.id, outcome.outcome, outcome.reason)
 
-docs/conformance.md explains how to write an engine adapter, how to add a case, and the file format of cases.
+docs/conformance.md explains how to write an engine adapter and how to add a case, and docs/conformance-format.md the
+file format of cases.
 """
 
 import typing

@@ -1,5 +1,5 @@
 """All named checks of a log. ``Log("commit-info-first")`` in a case runs ``CHECKS["commit-info-first"]``;
-docs/conformance.md lists them."""
+docs/conformance-format.md lists them."""
 
 from __future__ import annotations
 

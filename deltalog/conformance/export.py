@@ -1,4 +1,4 @@
-"""Exports the cases as files for test runners in any language. docs/conformance.md describes the format."""
+"""Exports the cases as files for test runners in any language. docs/conformance-format.md describes the format."""
 
 from __future__ import annotations
 

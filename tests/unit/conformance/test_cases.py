@@ -82,7 +82,7 @@ def test_every_check_is_used_and_every_used_check_exists() -> None:
 
 
 def test_the_page_lists_the_checks() -> None:
-    page = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/conformance-format.md").read_text(encoding="utf-8")
     lines = [f"| `{name}` | {' '.join((check.__doc__ or '').split())} |" for name, check in CHECKS.items()]
     assert "\n".join(["| --- | --- |", *lines, ""]).replace("``", "`") in page
 
