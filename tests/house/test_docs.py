@@ -24,6 +24,14 @@ SPARK = re.compile(r"\b(pyspark|spark_ext|SparkSession|spark\.)")
 ROW = re.compile(r"^\s*\|.*\|\s*$")
 # The cell of a Markdown table ends at a bar that is neither escaped nor in code.
 CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\])*")
+# Pages that are written by programs, in which the same description may stand for several cases.
+GENERATED = {
+    f"docs/{name}.md"
+    for name in (
+        "authorisation-matrix", "conformance-cases", "conformance-matrix", "doctor", "feature-matrix",
+        "protocol-coverage", "spark-parity", "spark-versions",
+    )
+}  # fmt: skip
 REGISTRIES = re.compile(
     r"https?://(?:[\w.-]+\.)?(?:pypi\.org|pythonhosted\.org|npmjs\.com|crates\.io|mvnrepository\.com)\b[^\s)>`]*"
 )
@@ -104,6 +112,37 @@ def test_the_readme_names_files_and_does_not_link_to_them() -> None:
     paths = re.findall(r"`((?:[\w-]+/)*[\w-]+\.md)`", text)
     assert "docs/architecture.md" in paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def sentences(text: str) -> set[str]:
+    """The sentences of at least 8 words in a page, without code blocks, links and case. A cell of a table ends a
+    sentence."""
+    text = FENCE.sub("\n\n", text)
+    found = set()
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.)\s)|\|", text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(block.split()))
+        for sentence in re.split(r"(?<=[.:;?!])\s+", re.sub(r"^(?:[-*#]+|\d+\.)\s+", "", plain)):
+            if len(sentence.split()) >= 8:
+                found.add(sentence.rstrip(" .:;").lower())
+    return found
+
+
+def test_no_sentence_stands_on_two_pages() -> None:
+    """Of two equal sentences, one becomes wrong when the other is changed: keep it where a reader looks, and link."""
+    pages: dict[str, list[str]] = {}
+    for page in [*PAGES, *(ROOT / name for name in ("SECURITY.md", "CONTRIBUTING.md"))]:
+        name = page.relative_to(ROOT).as_posix()
+        if name not in GENERATED and not name.startswith("docs/conformance/"):
+            for sentence in sentences(page.read_text(encoding="utf-8")):
+                pages.setdefault(sentence, []).append(name)
+    assert {sentence: found for sentence, found in pages.items() if len(found) > 1} == {}
+
+
+def test_sentences_are_found_in_paragraphs_lists_and_tables() -> None:
+    one = "this is a sentence of eight words exactly"
+    text = f"A heading\n\n{one.capitalize()}. Short.\n\n- [{one}](there.md#here)\n- more\n\n| {one} | cell |\n"
+    assert sentences(text) == {one}
+    assert sentences(f"```\n{one}\n```\n") == set()
 
 
 def test_some_example_runs() -> None:
