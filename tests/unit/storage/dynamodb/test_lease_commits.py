@@ -228,7 +228,7 @@ def test_case_3b_a_put_that_arrives_after_the_lease_was_taken_over_is_refused_by
 
 
 def test_case_3b_without_native_conditions_it_replaces_the_others_commit(ministack: Server) -> None:
-    """docs/stores.md states this limitation; if this test fails, update the page."""
+    """docs/stores-dynamodb.md states this limitation; if this test fails, update the page."""
     writers = Writers(ministack, native_condition=False)
     holder, inner, _ = writers.new()
     inner.pause = lambda: overtake(writers, COMMITTED)
