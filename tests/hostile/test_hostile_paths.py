@@ -286,15 +286,15 @@ CDC = {"partitionValues": {"p": "1"}, "size": 10, "dataChange": False}
 def test_no_hostile_path_leaves_its_table(
     arenas: list[Arena], listener: Proxy, capsys: pytest.CaptureFixture[str], is_long: bool
 ) -> None:
-    """Creating a table for each path takes a long time. Therefore, without --long, only every sixth path gets its own
-    table, and on S3 only every 24th."""
+    """Creating a table for each path takes a long time. Therefore, without --long, only every twelfth path gets its own
+    table, and on S3 only every 48th."""
     tally = Tally()
     counts = []
     for arena in arenas:
         paths = hostile_paths(**arena.words)
         counts.append(len(paths))
         read_files_of_one_table(arena, paths, tally)
-        every = 1 if is_long else 24 if isinstance(arena, S3Arena) else 6
+        every = 1 if is_long else 48 if isinstance(arena, S3Arena) else 12
         read_tables_of_their_own(arena, paths[::every], tally)
     tally.outside += [f"asked the listener: {request.method} {request.target}" for request in listener.requests]
     with capsys.disabled():

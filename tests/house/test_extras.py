@@ -24,6 +24,7 @@ ALWAYS = {BASE, "cli", "server"}
 QUICK = "deltalog[test-core]"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("extra", extras())
 def test_an_extra_brings_what_its_modules_and_calls_need(extra: str) -> None:
     _, missing = closure(requirement(extra))

@@ -8,6 +8,7 @@ import pytest
 from tests.support.lost_ack import FAULTS, OPERATIONS, judged, run_cell, totals
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_deltalog_neither_doubles_nor_guesses(operation, ministack):
     cells = [run_cell(ministack, "deltalog", operation, fault) for fault in FAULTS]

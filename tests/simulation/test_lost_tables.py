@@ -27,6 +27,7 @@ def test_each_event_in_each_place(event, far, is_long):
         assert not result.violations, result.report()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("number", "operation"), enumerate(OPERATIONS), ids=[each.name for each in OPERATIONS])
 def test_the_table_is_lost_before_each_call_of_an_operation(number, operation, is_long):
     places = [(event, far) for far in (False, True) for event in sweep_lost.EVENTS]

@@ -34,6 +34,7 @@ def unchanged(run, seed, options):
     return CLEAN[key]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("each", MUTANTS, ids=lambda each: each.name)
 def test_is_found(each, capsys):
     found = find(each)

@@ -83,6 +83,7 @@ def run_cell(server: Server, url: str, fault: str, kind: str) -> str:
     return record.outcome
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SERVERS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_exactly_once_or_an_honest_error(name, fault, request, capsys):

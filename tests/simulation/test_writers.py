@@ -42,6 +42,7 @@ def records(tmp_path):
     return directory
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 def test_no_commit_of_eight_processes_is_lost(place, records, request, capsys):
     url, options = place

@@ -52,6 +52,7 @@ def by_deltalog(table: str) -> list[tuple[Any, ...]]:
     return [(row["id"], row["v"], row["st"] and row["st"]["v"], row["ar"]) for row in read]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_variants_are_written(spark: Any, table: str, job: Any, kind: str) -> None:
     df = spark.sql(ROWS).coalesce(1)

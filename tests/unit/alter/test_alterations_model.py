@@ -72,6 +72,7 @@ def step(table: DeltaTable, model: Model, chance: random.Random) -> None:
             model.commit(*model.versions[version])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_rows_and_names_of_every_version(mode: str, seed: int) -> None:

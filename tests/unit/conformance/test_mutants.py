@@ -20,6 +20,7 @@ OWN_DEFECT = re.compile(r"\b(Key|Type|Attribute|Index|Name|Value|JSONDecode|File
 OF_FEATURES = [mutant for mutant in MUTANTS if mutant.__module__ == feature_mutants.__name__]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "mutant", [each for each in MUTANTS if each not in OF_FEATURES], ids=lambda each: each.__name__
 )

@@ -307,6 +307,7 @@ print(table.snapshot().scan(where="id = 2").to_arrow().num_rows)
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "stats",

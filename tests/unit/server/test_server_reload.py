@@ -69,7 +69,7 @@ class Place:
     def in_thread(self, *sections: str, **above: dict[str, Any]) -> Iterator[Served]:
         """A server in this process. ``above``: what the command line would set."""
         self.write(*sections)
-        source = Configuration(self.config, {"catalog": {"url": str(self.catalog)}, **above})
+        source = Configuration(self.config, {"catalog": {"url": str(self.catalog)}, "listen": {"port": 0}, **above})
         made = Server(TransactionManager(str(self.catalog)), source.settings(), source)
         self.on_hangup = made._process.on_hangup
         handler, logger = logging.FileHandler(self.log), logging.getLogger("deltalog")

@@ -109,6 +109,7 @@ def in_a_process(code: str, *arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("operation", ["commit", "checkpoint"])
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_a_file_that_may_not_grow_past_any_of_its_bytes(tmp_path: Path, operation: str, unnamed: bool) -> None:
@@ -291,6 +292,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("unnamed", [True, False])
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("call", FAULTS)

@@ -240,6 +240,7 @@ def test_whoever_dies_wherever_with_nobody_else_about(name):
     die_everywhere(name, MemoryCoordinator, with_outsiders=False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.timeout(900)
 def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
@@ -293,6 +294,7 @@ def test_recovery_that_dies_again_and_again_gets_there(step):
     assert world.judged() == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.timeout(900)
 def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordinator, every):
     """Another writer commits to one of the tables, at each step in turn; the transaction is rebased, or refused as a
@@ -326,6 +328,7 @@ def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordin
         assert done and world.judged() == [], step
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("late_is", ["before others", "after recovery"])
 @pytest.mark.parametrize("name", ["commit", "cancel", "single"])
 def test_a_fault_at_every_call(name, late_is):

@@ -43,6 +43,7 @@ def test_threads_change_tables_of_one_transaction(is_new: bool, tmp_path: Path) 
         assert sorted(found) == list(range(ROUNDS))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ends", ["commit", "cancel"])
 @pytest.mark.parametrize("look", ["recover", "describe", "take up", "commit", "delete objects"])
 def test_a_handle_goes_when_its_manager_sees_that_it_is_over(look: str, ends: str, tmp_path: Path) -> None:

@@ -447,6 +447,7 @@ def test_a_fault_at_every_call():
     assert {None, "killed", Outcome.NOTHING_COMMITTED} <= seen
 
 
+@pytest.mark.sampled(2)
 def test_a_process_that_is_killed_at_every_call_of_each_coordinator(new_coordinator, is_slow, is_long):
     """Afterwards clients write through the catalog and recover; each acknowledged row exists once."""
     kills = [each for each in faults() if each[2] in KILLS]

@@ -219,6 +219,7 @@ def _with_versions(place: Place, latest: int) -> DeltaTable:
     return table
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("is_dropped", [False, True])
 @pytest.mark.parametrize("skips", [0, 20])
 def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
