@@ -1,7 +1,7 @@
 """Operations on rows under faults: each commit changes the rows of the previous version exactly as its operation
 should.
 
-A usual run takes 50 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more schedules, and
+A usual run takes 80 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more schedules, and
 DELTALOG_FIRST_SEED=100000 runs others. A failing seed is printed with its trace; add it to KEPT, so that every run
 repeats it.
 """
@@ -16,7 +16,7 @@ from deltalog.testing.stores import Fault
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
 
-USUAL, LONG = 50, 300
+USUAL, LONG = 80, 300
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
 #: Errors that are allowed without faults: the operation lost to another writer, broke a rule of the table, had
 #: nothing to do, or read a version whose log was cleaned up.
