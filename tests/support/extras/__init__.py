@@ -30,8 +30,8 @@ def project() -> dict[str, Any]:
 
 
 def extras() -> list[str]:
-    """The extras for users, without the extras for tests."""
-    return [BASE, *(name for name in project()["extras"] if not name.startswith("test"))]
+    """The extras for users, without those for tests and for the site."""
+    return [BASE, *(name for name in project()["extras"] if not name.startswith(("test", "docs")))]
 
 
 def requirement(extra: str) -> str:

@@ -1,0 +1,174 @@
+"""What the site does with the Markdown of the project, as a hook of MkDocs (mkdocs.yml).
+
+- README.md, SECURITY.md, CONTRIBUTING.md and CHANGELOG.md are pages without a copy in docs/.
+- A link to such a file, or into the project outside docs/, leads to the page or to the file in the repository that
+  pyproject.toml names. Without a repository, the name of the file remains.
+- An entry of the navigation that ends with a slash means all pages of the folder that are not listed elsewhere.
+- The marks of code blocks, such as ``no-run``, are for the tests and not for readers.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+import mkdocstrings_handlers.python._internal.rendering as rendering
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
+# Tables of results, whose thousands of cells would hide everything else in a search.
+NOT_SEARCHED = ("conformance-matrix.md", "conformance-cases.md", "authorisation-matrix.md", "conformance/reports/")
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[\w+-]*)(?P<marks>[^\n`]*)$", re.M)
+BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2[ \t]*$", re.M | re.S)
+LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<target>[^)\s]+)\)")
+NAMED = re.compile(r"(?<![\[`])`(?P<path>(?:docs/[\w/.-]+|[A-Z]+)\.md)`(?!\])")
+NESTED = re.compile(r"^  (?=[-*] )", re.M)
+# Annotations name classes of the project through their modules: `snapshots.Snapshot`.
+OTHER_PACKAGES = frozenset(
+    {"pa", "pl", "ds", "pd", "np", "duckdb", "datetime", "polars", "pyarrow", "pandas", "pyspark"}
+)
+QUALIFIED = re.compile(r"(?<![\w.'\"])([a-z_]+)\.(?=[A-Z])")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    # mkdocstrings would start a process of a formatter for each signature.
+    assert callable(rendering._get_formatter)
+    rendering._get_formatter = lambda: one_parameter_a_line
+    config.repo_url = config.repo_url or repository()
+    listed = set(_listed(config.nav))
+    config.nav = _expanded(config.nav, Path(config.docs_dir), listed)
+    return config
+
+
+def repository() -> str | None:
+    """The repository that pyproject.toml names, without a slash at its end."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
+    named = {name.lower(): str(url) for name, url in urls.items()}
+    found = next((named[name] for name in ("repository", "source", "source code") if name in named), None)
+    return found.rstrip("/") if found else None
+
+
+def one_parameter_a_line(code: str, line_length: int) -> str:
+    """The code of a signature, ``def name(…) -> …: pass``, with a line for each parameter if one line is too short."""
+    if not code.startswith("def "):
+        return code
+    code = QUALIFIED.sub(lambda found: found[0] if found[1] in OTHER_PACKAGES else "", code)
+    if len(code) <= line_length:
+        return code
+    depth, quote, out = 0, "", list[str]()
+    for at, character in enumerate(code):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "([{":
+            depth += 1
+            if depth == 1 and character == "(" and code[at + 1] != ")":
+                out.append("(\n    ")
+                continue
+        elif character in ")]}":
+            depth -= 1
+            if depth == 0 and character == ")" and out[-1] != "(":
+                return "".join(out).rstrip(", ") + ",\n" + code[at:]
+        elif character == "," and depth == 1:
+            out.append(",\n   ")
+            continue
+        out.append(character)
+    return code
+
+
+def _listed(entry: Any) -> Iterator[str]:
+    if isinstance(entry, dict):
+        entry = list(entry.values())
+    if isinstance(entry, list):
+        for each in entry:
+            yield from _listed(each)
+    elif entry:
+        yield entry
+
+
+def _expanded(entry: Any, docs: Path, listed: set[str]) -> Any:
+    if isinstance(entry, dict):
+        return {name: _expanded(value, docs, listed) for name, value in entry.items()}
+    if not isinstance(entry, list):
+        return entry
+    found: list[Any] = []
+    for each in entry:
+        if isinstance(each, str) and each.endswith("/"):
+            pages = sorted(page.relative_to(docs).as_posix() for page in (docs / each).glob("*.md"))
+            found += [page for page in pages if page not in listed]
+        else:
+            found.append(_expanded(each, docs, listed))
+    return found
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for name in ROOT_PAGES:
+        if (ROOT / name).exists() and name in set(_listed(config.nav)):
+            files.append(File.generated(config, name, content=(ROOT / name).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    source = page.file.src_uri
+    if source.startswith(NOT_SEARCHED):
+        page.meta["search"] = {"exclude": True}
+    known = {file.src_uri for file in files}
+    folder = "" if source in ROOT_PAGES else posixpath.join("docs", posixpath.dirname(source))
+    parts, end = [], 0
+    for block in BLOCK.finditer(markdown):
+        parts += [_prose(markdown[end : block.start()], folder, source, known, config), FENCE.sub(_plain, block[0])]
+        end = block.end()
+    return "".join([*parts, _prose(markdown[end:], folder, source, known, config)])
+
+
+def _plain(fence: re.Match[str]) -> str:
+    return f"{fence['indent']}{fence['ticks']}{fence['language']}"
+
+
+def _prose(text: str, folder: str, source: str, known: set[str], config: MkDocsConfig) -> str:
+    def linked(link: re.Match[str]) -> str:
+        target = _target(link["target"], folder, source, known, config)
+        if target is None:
+            return link["text"][1:-1]
+        return f"{link['text']}({target})"
+
+    def named(name: re.Match[str]) -> str:
+        target = _target(name["path"], "", source, known, config)
+        return f"[{name[0]}]({target})" if target else name[0]
+
+    text = LINK.sub(linked, NESTED.sub("    ", text))
+    return NAMED.sub(named, text) if source in ROOT_PAGES else text
+
+
+def _target(target: str, folder: str, source: str, known: set[str], config: MkDocsConfig) -> str | None:
+    """The target of a link as the site needs it; None if nothing of the site or of a repository is meant."""
+    blob = f"{config.repo_url}/blob/main/"
+    if config.repo_url and target.startswith(blob):
+        target, folder = target.removeprefix(blob), ""
+    elif re.match(r"[a-z]+:|#", target):
+        return target
+    path, mark, anchor = target.partition("#")
+    path = posixpath.normpath(posixpath.join(folder, path))
+    uri = path.removeprefix("docs/")
+    if uri in known and (path != uri or uri in ROOT_PAGES):
+        return posixpath.relpath(uri, posixpath.dirname(source) or ".") + mark + anchor
+    if not (ROOT / path).exists():
+        return target  # MkDocs warns about it
+    if not config.repo_url:
+        return None
+    kind = "tree" if (ROOT / path).is_dir() else "blob"
+    return f"{config.repo_url}/{kind}/main/{path}{mark}{anchor}"
