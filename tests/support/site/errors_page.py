@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deltalog import errors
+from deltalog.deltalake import exceptions
 from deltalog.errors import DeltaLogError, Outcome
 from tests.support.site.error_examples import EXAMPLES, Example, raised_by
 
@@ -48,6 +49,47 @@ OUTCOMES = {
     Outcome.PARTLY_COMMITTED: "The first commit of the call is in the log. Repeating the call makes the others.",
     Outcome.COMMITTED: "An earlier call committed the change. This call changed nothing.",
 }
+_WARNINGS = "\n## Warnings\n\nThey are issued with the module `warnings`, and are in `deltalog.errors`.\n\n"
+_DELTALAKE = """
+## Errors of deltalog.deltalake
+
+[`deltalog.deltalake`](from-deltalake.md) raises the errors of deltalake. Their `__cause__` is the error of deltalog.
+
+"""
+_SPARK = """
+## Errors of spark_ext
+
+Statements and calls of [`spark_ext`](reference/spark_ext.md) raise the errors above. Where PySpark or delta-spark
+raises an error of its own, the error is also of that class.
+
+| Class | Code | What happened | What to do |
+| --- | --- | --- | --- |
+"""
+SPARK_ERRORS = (
+    ("ArgumentTypeError", "INVALID_ARGUMENT_TYPE", "An argument has the wrong type.", "Change the call."),
+    ("ColumnKindError", "UNSUPPORTED_FEATURE", "`spark_ext` cannot create a column of this kind.", "Leave it out."),
+    ("ExistsError", "TABLE_EXISTS", "The location of a new table has a table.", "Use `createOrReplace`."),
+    ("ExpressionError", "INVALID_EXPRESSION", "A column does not exist, or types do not match.", "Correct the text."),
+    ("JobFailedError", "SPARK_JOB_FAILED", "The job of a write failed. Nothing was committed.", "Repeat the write."),
+    ("MissingTableError", "TABLE_NOT_FOUND", "There is no table to replace.", "Create the table."),
+    (
+        "NameNotRegisteredError", "NAME_NOT_REGISTERED", "The rows are written; the name is not registered.",
+        "Call `register_table`, and do not write again.",
+    ),
+    ("SqlSyntaxError", "INVALID_SYNTAX", "The text is no expression, type or statement.", "Correct the text."),
+)  # fmt: skip
+TAIL = """
+## Codes of the command line
+
+With `--json`, `deltalog` also prints codes that belong to no class:
+
+| Code | What happened | What to do |
+| --- | --- | --- |
+| `USAGE` | The command, an argument or an option is wrong. | Run the command with `--help`. |
+| `INTERRUPTED` | Somebody pressed Ctrl-C. | Run the command again if its work is still wanted. |
+| `OS_ERROR` | The operating system refused something, such as writing the output. | Look at the message. |
+| `INTERNAL_ERROR` | deltalog has a bug. | Report it, with the traceback that `DELTALOG_TRACEBACK=1` prints. |
+"""
 #: What to do about each error, for those whose message alone does not say it in all cases.
 REMEDIES = {
     "DeltaLogError": "Catch it where any failure is handled in the same way; otherwise catch the classes below.",
@@ -138,7 +180,8 @@ def text() -> str:
     parts = [HEAD, "| `outcome` | Meaning |\n| --- | --- |\n", outcomes]
     for kind in _ordered(DeltaLogError):
         parts.append(f"\n{_section(kind, messages.get(kind.__name__))}")
-    return "".join(parts)
+    warnings = [f"- `{each.__name__}`: {_described(each)}\n" for each in warning_classes()]
+    return "".join([*parts, _WARNINGS, *warnings, _of_deltalake(), _of_spark(), TAIL])
 
 
 def _ordered(kind: type[DeltaLogError]) -> Iterator[type[DeltaLogError]]:
@@ -157,17 +200,41 @@ def _section(kind: type[DeltaLogError], message: str | None) -> str:
         facts.append(f"a [`{parents[0]}`](#{parents[0].lower()})")
     if kind.outcome is not Outcome.NOTHING_COMMITTED:
         facts.append(f"outcome: {kind.outcome.value}")
-    described = re.sub(r"\s*\n\s*(?!\n)", " ", inspect.cleandoc(kind.__doc__ or "").replace("\n\n", "\0"))
     parts = [
         f"{'##' if is_top else '###'} {kind.__name__}",
         "; ".join(facts) + ".",
-        described.replace("\0", "\n\n").replace("``", "`"),
+        _described(kind),
         f"**What to do.** {REMEDIES[kind.__name__]}",
     ]
     if message is not None:
         example = EXAMPLES[kind.__name__]
         parts.append(f"{example.when}:\n\n```text\n{message}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _described(kind: type) -> str:
+    """The docstring of a class, with a line for each paragraph."""
+    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(kind.__doc__ or ""))
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs).replace("``", "`")
+
+
+def warning_classes() -> list[type[Warning]]:
+    return [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, Warning)]
+
+
+def _of_deltalake() -> str:
+    """The errors of ``deltalog.deltalake``, which are those of deltalake."""
+    kinds = [
+        each for each in vars(exceptions).values() if inspect.isclass(each) and issubclass(each, exceptions.DeltaError)
+    ]
+    rows = "".join(f"| `{each.__name__}` | `{each.code}` | {_described(each)} |\n" for each in kinds)
+    return f"{_DELTALAKE}| Class | Code | What happened |\n| --- | --- | --- |\n{rows}"
+
+
+def _of_spark() -> str:
+    """The errors of ``spark_ext``. The page can be written without PySpark, so a test compares it with the classes."""
+    rows = "".join(f"| `{name}` | `{code}` | {what} | {remedy} |\n" for name, code, what, remedy in SPARK_ERRORS)
+    return f"{_SPARK}{rows}"
 
 
 def without_example() -> list[str]:
