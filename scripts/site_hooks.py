@@ -4,11 +4,13 @@
 - A link to such a file, or into the project outside docs/, leads to the page or to the file in the repository that
   pyproject.toml names. Without a repository, the name of the file remains.
 - An entry of the navigation that ends with a slash means all pages of the folder that are not listed elsewhere.
+- A diagram becomes a part of its page, so that it has the colours of the page's theme and not those of the system.
 - The marks of code blocks, such as ``no-run``, are for the tests and not for readers.
 """
 
 from __future__ import annotations
 
+import html
 import posixpath
 import re
 import sys
@@ -34,6 +36,7 @@ NOT_SEARCHED = ("conformance-matrix.md", "conformance-cases.md", "authorisation-
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[\w+-]*)(?P<marks>[^\n`]*)$", re.M)
 BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2[ \t]*$", re.M | re.S)
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<target>[^)\s]+)\)")
+DIAGRAM = re.compile(r"^!\[(?P<alt>[^\]]*)\]\((?P<path>[\w./-]+\.svg)\)$", re.M)
 NAMED = re.compile(r"(?<![\[`])`(?P<path>(?:docs/[\w/.-]+|[A-Z]+)\.md)`(?!\])")
 NESTED = re.compile(r"^  (?=[-*] )", re.M)
 # Annotations name classes of the project through their modules: `snapshots.Snapshot`.
@@ -150,6 +153,13 @@ def _prose(text: str, folder: str, source: str, known: set[str], config: MkDocsC
         target = _target(name["path"], "", source, known, config)
         return f"[{name[0]}]({target})" if target else name[0]
 
+    def drawn(image: re.Match[str]) -> str:
+        svg = (ROOT / folder / image["path"]).read_text(encoding="utf-8")
+        label = html.escape(image["alt"])
+        svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+        return f'<figure class="diagram">{svg}</figure>'
+
+    text = DIAGRAM.sub(drawn, text)
     text = LINK.sub(linked, NESTED.sub("    ", text))
     return NAMED.sub(named, text) if source in ROOT_PAGES else text
 

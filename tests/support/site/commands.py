@@ -16,9 +16,9 @@ from typer.main import get_command
 from deltalog.cli.commands import app
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "commands.md"
-HEAD = """<!-- written by python -m tests.support.site.commands -->
+HEAD = """# Commands and options
 
-# Commands and options
+<!-- written by python -m tests.support.site.commands -->
 
 Every command and option of `deltalog`, as `--help` shows them. [Command line](cli.md) shows what the commands print.
 

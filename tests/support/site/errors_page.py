@@ -17,9 +17,9 @@ from deltalog.errors import DeltaLogError, Outcome
 from tests.support.site.error_examples import EXAMPLES, Example, raised_by
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "errors.md"
-HEAD = """<!-- written by python -m tests.support.site.errors_page -->
+HEAD = """# Errors
 
-# Errors
+<!-- written by python -m tests.support.site.errors_page -->
 
 Every error that deltalog raises on purpose is a `DeltaLogError`. Its message says what happened, where, and what to
 do. Programs use its class, its `code`, its attributes, and its `outcome`, which says whether the change of the call was

@@ -11,9 +11,9 @@ from deltalog.protocol import properties
 from deltalog.protocol.properties import KNOWN
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "table-properties.md"
-HEAD = """<!-- written by python -m tests.support.site.properties -->
+HEAD = """# Table properties
 
-# Table properties
+<!-- written by python -m tests.support.site.properties -->
 
 A table property is a pair of texts in the table's metadata. It is set when the table is created, or later, in a commit
 of its own:

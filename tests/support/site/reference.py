@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
         module = importlib.import_module(name)
         found[f"{name}.md"] = _module_page(name, module)
         for each in OWN_PAGES.get(name, ()):
-            found[f"{name}.{each}.md"] = f"{NOTE}\n# `{name}.{each}`\n\n{_directive(f'{name}.{each}')}"
+            found[f"{name}.{each}.md"] = f"# `{name}.{each}`\n\n{NOTE}\n{_directive(f'{name}.{each}')}"
     return found
 
 
@@ -45,7 +45,7 @@ def names_of(module: ModuleType) -> tuple[list[str], list[str], list[str]]:
 def _module_page(name: str, module: ModuleType) -> str:
     shown, errors, modules = names_of(module)
     own = OWN_PAGES.get(name, ())
-    parts = [f"{NOTE}\n# `{name}`\n\n::: {name}\n{WHOLE_MODULE}"]
+    parts = [f"# `{name}`\n\n{NOTE}\n::: {name}\n{WHOLE_MODULE}"]
     if own:
         links = ", ".join(f"[`{each}`]({name}.{each}.md)" for each in own)
         parts.append(f"On pages of their own: {links}.\n")
