@@ -3,13 +3,16 @@
 - README.md, SECURITY.md, CONTRIBUTING.md and CHANGELOG.md are pages without a copy in docs/.
 - A link to such a file, or into the project outside docs/, leads to the page or to the file in the repository that
   pyproject.toml names. Without a repository, the name of the file remains.
-- An entry of the navigation that ends with a slash means all pages of the folder that are not listed elsewhere.
+- An entry of the navigation that ends with a slash means all pages of the folder that are not listed elsewhere, so that
+  a new page is never left out. The entry ``./`` means those of docs/ itself.
+- The names of errors in the reference are links to the catalogue of errors.
 - A diagram becomes a part of its page, so that it has the colours of the page's theme and not those of the system.
 - The marks of code blocks, such as ``no-run``, are for the tests and not for readers.
 """
 
 from __future__ import annotations
 
+import functools
 import html
 import posixpath
 import re
@@ -38,6 +41,9 @@ BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2[ \t]*$", re.M | re.S)
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<target>[^)\s]+)\)")
 DIAGRAM = re.compile(r"^!\[(?P<alt>[^\]]*)\]\((?P<path>[\w./-]+\.svg)\)$", re.M)
 NAMED = re.compile(r"(?<![\[`])`(?P<path>(?:docs/[\w/.-]+|[A-Z]+)\.md)`(?!\])")
+TAG = re.compile(r"(<[^>]+>)")
+UNLINKED = frozenset({"a", "code", "h1", "h2", "h3", "h4", "h5", "pre"})
+ERROR = re.compile(r"\b[A-Z]\w+Error\b")
 NESTED = re.compile(r"^  (?=[-*] )", re.M)
 # Annotations name classes of the project through their modules: `snapshots.Snapshot`.
 OTHER_PACKAGES = frozenset(
@@ -136,6 +142,31 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         parts += [_prose(markdown[end : block.start()], folder, source, known, config), FENCE.sub(_plain, block[0])]
         end = block.end()
     return "".join([*parts, _prose(markdown[end:], folder, source, known, config)])
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    if not page.file.src_uri.startswith("reference/"):
+        return content
+    known = error_names()
+    parts, inside = TAG.split(content), list[str]()
+    for at, part in enumerate(parts):
+        if at % 2:
+            name = part.strip("</>").split()[0]
+            if name in UNLINKED:
+                inside = inside[:-1] if part.startswith("</") else [*inside, name]
+        elif not inside:
+            parts[at] = ERROR.sub(lambda error: _error_link(error[0]) if error[0] in known else error[0], part)
+    return "".join(parts)
+
+
+@functools.cache
+def error_names() -> frozenset[str]:
+    """The classes in the catalogue of errors."""
+    return frozenset(re.findall(r"^##+ (\w+Error)$", (ROOT / "docs/errors.md").read_text(encoding="utf-8"), re.M))
+
+
+def _error_link(name: str) -> str:
+    return f'<a href="../errors.html#{name.lower()}">{name}</a>'
 
 
 def _plain(fence: re.Match[str]) -> str:

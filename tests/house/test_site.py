@@ -7,6 +7,7 @@ navigation.
 from __future__ import annotations
 
 import functools
+import html
 import importlib
 import importlib.util
 import inspect
@@ -14,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ DOCS = ROOT / "docs"
 TASKS = [page for folder in ("start", "how-to") for page in sorted((DOCS / folder).glob("*.md"))]
 MOST_WORDS = 150
 CODE = re.compile(r'^    code(?:: [\w\[\]]+)? = "([A-Z_]+)"$', re.M)
+HREF = re.compile(r"""\bhref=["']?([^"'\s>]+)""")
 NEEDED = ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers")
 #: Attributes of elements by which a browser loads something.
 LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\s\"'>]+)")
@@ -66,10 +69,27 @@ def test_it_can_be_searched_without_a_server(site: Path) -> None:
     assert (site / "assets" / "iframe-worker.js").exists()
 
 
+def test_every_link_and_anchor_leads_somewhere(site: Path) -> None:
+    """Also those that the theme and mkdocstrings make, which the build does not check."""
+    wrong, seen = list[str](), 0
+    for page in site.rglob("*.html"):
+        for link in set(HREF.findall(page.read_text(encoding="utf-8"))):
+            path, _, anchor = html.unescape(link).partition("#")
+            if re.match(r"[a-z]+:", path) or page.name == "404.html":
+                continue
+            seen += 1
+            target = (page.parent / urllib.parse.unquote(path)).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            if not target.exists() or (anchor and urllib.parse.unquote(anchor) not in anchors(target)):
+                wrong.append(f"{page.relative_to(site)}: {link}")
+    assert seen > 5000
+    assert wrong == []
+
+
 # ------------------------------------------------------------------------------------------- what has a place
 
 
-@functools.lru_cache(maxsize=200)
+@functools.cache
 def anchors(page: Path) -> frozenset[str]:
     """The ids on a page of the site."""
     return frozenset(re.findall(r"""\bid=["']?([^"'\s>]+)""", page.read_text(encoding="utf-8")))
