@@ -22,7 +22,8 @@ of its own:
 import pyarrow as pa
 from deltalog import DeltaTable
 
-table = DeltaTable.create("events", pa.schema([("id", pa.int64())]), properties={"delta.appendOnly": "true"})
+schema = pa.schema([("id", pa.int64())])
+table = DeltaTable.create("events", schema, properties={"delta.appendOnly": "true"})
 table.set_properties({"delta.appendOnly": "false", "owner": "platform"})
 table.unset_properties(["owner"])
 print(table.snapshot().metadata.configuration)

@@ -10,6 +10,7 @@ import inspect
 from pathlib import Path
 from types import ModuleType
 
+from deltalog.errors import DeltaLogError
 from tests.support.public_names import HOMES
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "reference"
@@ -28,7 +29,8 @@ def pages() -> dict[str, str]:
         module = importlib.import_module(name)
         found[f"{name}.md"] = _module_page(name, module)
         for each in OWN_PAGES.get(name, ()):
-            found[f"{name}.{each}.md"] = f"# `{name}.{each}`\n\n{NOTE}\n{_directive(f'{name}.{each}')}"
+            shown = _directive(f"{name}.{each}", getattr(module, each))
+            found[f"{name}.{each}.md"] = f"# `{name}.{each}`\n\n{NOTE}\n{shown}"
     return found
 
 
@@ -56,12 +58,14 @@ def _module_page(name: str, module: ModuleType) -> str:
     if errors:
         links = ", ".join(f"[`{each}`](../errors.md#{each.lower()})" for each in errors)
         parts.append(f"Errors: {links}.\n")
-    parts += [_directive(f"{name}.{each}") for each in shown if each not in own]
+    parts += [_directive(f"{name}.{each}", getattr(module, each)) for each in shown if each not in own]
     return "\n".join(parts)
 
 
-def _directive(identifier: str) -> str:
-    return f"::: {identifier}\n"
+def _directive(identifier: str, value: object) -> str:
+    """The directive for a name. An error has the members of its base, which the catalogue of errors describes."""
+    is_error = inspect.isclass(value) and issubclass(value, DeltaLogError)
+    return f"::: {identifier}\n" + "    options:\n      members: false\n" * is_error
 
 
 if __name__ == "__main__":
