@@ -36,6 +36,9 @@ ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
 # Tables of results, whose thousands of cells would hide everything else in a search.
 NOT_SEARCHED = ("conformance-matrix.md", "conformance-cases.md", "authorisation-matrix.md", "conformance/reports/")
 
+# A reader searches for a task first, and seldom for an earlier change.
+BOOSTS = {"start/": 3.0, "how-to/": 3.0, "reference/": 0.6, "CHANGELOG.md": 0.2}
+
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[\w+-]*)(?P<marks>[^\n`]*)$", re.M)
 BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2[ \t]*$", re.M | re.S)
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<target>[^)\s]+)\)")
@@ -135,6 +138,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = page.file.src_uri
     if source.startswith(NOT_SEARCHED):
         page.meta["search"] = {"exclude": True}
+    elif boost := next((value for start, value in BOOSTS.items() if source.startswith(start)), None):
+        page.meta["search"] = {"boost": boost}
     known = {file.src_uri for file in files}
     folder = "" if source in ROOT_PAGES else posixpath.join("docs", posixpath.dirname(source))
     parts, end = [], 0
