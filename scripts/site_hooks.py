@@ -7,7 +7,7 @@
   a new page is never left out. The entry ``./`` means those of docs/ itself.
 - The names of errors in the reference are links to the catalogue of errors.
 - A diagram becomes a part of its page, so that it has the colours of the page's theme and not those of the system.
-- The marks of code blocks, such as ``no-run``, are for the tests and not for readers.
+- The marks of code blocks, such as ``no-run``, are for the tests and not for readers, except the name of a file.
 """
 
 from __future__ import annotations
@@ -175,7 +175,9 @@ def _error_link(name: str) -> str:
 
 
 def _plain(fence: re.Match[str]) -> str:
-    return f"{fence['indent']}{fence['ticks']}{fence['language']}"
+    file = re.search(r"\bfile=([\w.-]+)", fence["marks"])
+    title = f' title="{file[1]}"' if file else ""
+    return f"{fence['indent']}{fence['ticks']}{fence['language']}{title}"
 
 
 def _prose(text: str, folder: str, source: str, known: set[str], config: MkDocsConfig) -> str:
