@@ -17,7 +17,7 @@ import html
 import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     rendering._get_formatter = lambda: one_parameter_a_line
     config.repo_url = config.repo_url or repository()
     listed = set(_listed(config.nav))
-    config.nav = _expanded(config.nav, Path(config.docs_dir), listed)
+    rank = {name: at for at, name in enumerate(config.extra["order"])}
+    config.nav = _expanded(config.nav, Path(config.docs_dir), listed, rank)
     return config
 
 
@@ -112,18 +113,19 @@ def _listed(entry: Any) -> Iterator[str]:
         yield entry
 
 
-def _expanded(entry: Any, docs: Path, listed: set[str]) -> Any:
+def _expanded(entry: Any, docs: Path, listed: set[str], rank: Mapping[str, int]) -> Any:
+    """The navigation with the pages of each folder. ``rank``: the places of pages in their folder, by file name."""
     if isinstance(entry, dict):
-        return {name: _expanded(value, docs, listed) for name, value in entry.items()}
+        return {name: _expanded(value, docs, listed, rank) for name, value in entry.items()}
     if not isinstance(entry, list):
         return entry
     found: list[Any] = []
     for each in entry:
         if isinstance(each, str) and each.endswith("/"):
-            pages = sorted(page.relative_to(docs).as_posix() for page in (docs / each).glob("*.md"))
-            found += [page for page in pages if page not in listed]
+            pages = sorted((docs / each).glob("*.md"), key=lambda page: (rank.get(page.stem, len(rank)), page.stem))
+            found += [name for page in pages if (name := page.relative_to(docs).as_posix()) not in listed]
         else:
-            found.append(_expanded(each, docs, listed))
+            found.append(_expanded(each, docs, listed, rank))
     return found
 
 
