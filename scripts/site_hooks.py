@@ -5,6 +5,7 @@
   pyproject.toml names. Without a repository, the name of the file remains.
 - An entry of the navigation that ends with a slash means all pages of the folder that are not listed elsewhere, so that
   a new page is never left out. The entry ``./`` means those of docs/ itself.
+- A link whose text is the name of a file shows the title of the page.
 - The names of errors in the reference are links to the catalogue of errors.
 - A diagram becomes a part of its page, so that it has the colours of the page's theme and not those of the system.
 - The marks of code blocks, such as ``no-run``, are for the tests and not for readers, except the name of a file.
@@ -32,17 +33,25 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
+#: The pages in the root of the project, by their places on the site.
+ROOT_PAGES = {
+    "about.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
+}
+PLACES = {name: uri for uri, name in ROOT_PAGES.items()}
 # Tables of results, whose thousands of cells would hide everything else in a search.
 NOT_SEARCHED = ("conformance-matrix.md", "conformance-cases.md", "authorisation-matrix.md", "conformance/reports/")
 
 # A reader searches for a task first, and seldom for an earlier change.
-BOOSTS = {"start/": 3.0, "how-to/": 3.0, "reference/": 0.6, "CHANGELOG.md": 0.2}
+BOOSTS = {"start/": 3.0, "how-to/": 3.0, "reference/": 0.6, "changelog.md": 0.2}
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[\w+-]*)(?P<marks>[^\n`]*)$", re.M)
 BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2[ \t]*$", re.M | re.S)
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<target>[^)\s]+)\)")
 DIAGRAM = re.compile(r"^!\[(?P<alt>[^\]]*)\]\((?P<path>[\w./-]+\.svg)\)$", re.M)
+FILE_NAME = re.compile(r"\[`?[\w./-]+\.md`?\]")
 NAMED = re.compile(r"(?<![\[`])`(?P<path>(?:docs/[\w/.-]+|[A-Z]+)\.md)`(?!\])")
 TAG = re.compile(r"(<[^>]+>)")
 UNLINKED = frozenset({"a", "code", "h1", "h2", "h3", "h4", "h5", "pre"})
@@ -59,7 +68,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     # mkdocstrings would start a process of a formatter for each signature.
     assert callable(rendering._get_formatter)
     rendering._get_formatter = lambda: one_parameter_a_line
-    config.repo_url = config.repo_url or repository()
+    config.repo_url = repository()
+    config.repo_name = config.repo_url and "/".join(config.repo_url.split("/")[-2:])
     listed = set(_listed(config.nav))
     rank = {name: at for at, name in enumerate(config.extra["order"])}
     config.nav = _expanded(config.nav, Path(config.docs_dir), listed, rank)
@@ -130,9 +140,8 @@ def _expanded(entry: Any, docs: Path, listed: set[str], rank: Mapping[str, int])
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for name in ROOT_PAGES:
-        if (ROOT / name).exists() and name in set(_listed(config.nav)):
-            files.append(File.generated(config, name, content=(ROOT / name).read_text(encoding="utf-8")))
+    for uri, name in ROOT_PAGES.items():
+        files.append(File.generated(config, uri, content=(ROOT / name).read_text(encoding="utf-8")))
     return files
 
 
@@ -187,11 +196,11 @@ def _prose(text: str, folder: str, source: str, known: set[str], config: MkDocsC
         target = _target(link["target"], folder, source, known, config)
         if target is None:
             return link["text"][1:-1]
-        return f"{link['text']}({target})"
+        return f"{_titled(link['text'], target, source)}({target})"
 
     def named(name: re.Match[str]) -> str:
         target = _target(name["path"], "", source, known, config)
-        return f"[{name[0]}]({target})" if target else name[0]
+        return f"{_titled(f'[{name[0]}]', target, source)}({target})" if target else name[0]
 
     def drawn(image: re.Match[str]) -> str:
         svg = (ROOT / folder / image["path"]).read_text(encoding="utf-8")
@@ -204,6 +213,22 @@ def _prose(text: str, folder: str, source: str, known: set[str], config: MkDocsC
     return NAMED.sub(named, text) if source in ROOT_PAGES else text
 
 
+def _titled(text: str, target: str, source: str) -> str:
+    """The text of a link. A text that is the name of a file becomes the title of the page, as readers of the site know
+    no files."""
+    if not FILE_NAME.fullmatch(text) or re.match(r"[a-z]+:", target):
+        return text
+    uri = posixpath.normpath(posixpath.join(posixpath.dirname(source), target.partition("#")[0]))
+    return f"[{title(ROOT_PAGES.get(uri, f'docs/{uri}'))}]"
+
+
+@functools.cache
+def title(path: str) -> str:
+    """The title of a page of the project."""
+    found = re.search(r"^# (.+)$", (ROOT / path).read_text(encoding="utf-8"), re.M)
+    return found[1] if found else path
+
+
 def _target(target: str, folder: str, source: str, known: set[str], config: MkDocsConfig) -> str | None:
     """The target of a link as the site needs it; None if nothing of the site or of a repository is meant."""
     blob = f"{config.repo_url}/blob/main/"
@@ -213,8 +238,8 @@ def _target(target: str, folder: str, source: str, known: set[str], config: MkDo
         return target
     path, mark, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(folder, path))
-    uri = path.removeprefix("docs/")
-    if uri in known and (path != uri or uri in ROOT_PAGES):
+    uri = path.removeprefix("docs/") if path.startswith("docs/") else PLACES.get(path)
+    if uri in known:
         return posixpath.relpath(uri, posixpath.dirname(source) or ".") + mark + anchor
     if not (ROOT / path).exists():
         return target  # MkDocs warns about it

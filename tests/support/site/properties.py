@@ -82,9 +82,8 @@ def text() -> str:
     parts += [f"| `{key}` | {_sentence(why)} |\n" for key, why in refused.items()]
     parts.append(f"| `{properties.CATALOG_ID_KEY}` | Written when a catalog takes over a table. |\n")
     parts.append(f"| `{properties.UNITY_TABLE_ID_KEY}` | Written for the tables of a Unity Catalog. |\n")
-    parts.append(
-        f"\n`{properties.FEATURE_PREFIX}<name>` = `supported` adds [a table feature](writing.md#table-features).\n"
-    )
+    parts.append(f"\n`{properties.FEATURE_PREFIX}<name>` = `supported` adds a table feature, as ")
+    parts.append("[`add_feature`](reference/deltalog.DeltaTable.md) does.\n")
     return "".join(parts)
 
 
