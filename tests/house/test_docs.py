@@ -22,6 +22,8 @@ from tests.support.pages import FENCE
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TASKS = [page for page in PAGES if page.parent.name in pages.FOLDERS]
+# Pages with several commands or an S3 service take seconds each; the tests of the command line run the same commands.
+CASES = [pytest.param(page, marks=[pytest.mark.long] if pages.is_slow(page) else []) for page in TASKS]
 MARKS = {"", "no-run", "spark"}
 LANGUAGES = {"python", "console", "sh", "text", "sql", "toml", "csv", "json", "ini", "yaml"}
 SPARK = re.compile(r"\b(pyspark|spark_ext|SparkSession|spark\.)")
@@ -75,7 +77,7 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{page.name}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
 
 
-@pytest.mark.parametrize("page", TASKS, ids=lambda page: f"{page.parent.name}-{page.stem}")
+@pytest.mark.parametrize("page", CASES, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_examples_and_commands_run(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if missing := [name for name in pages.programs(page) if shutil.which(name) is None]:
         pytest.skip(f"not installed: {', '.join(missing)}")
@@ -96,7 +98,7 @@ def test_a_task_begins_with_code(page: Path) -> None:
     assert re.match(r"# \S.*\n\n", text), f"{page.name} has no title"
     found = pages.blocks(page)
     assert len(found) >= 2, f"{page.name} has {len(found)} blocks of code"
-    before = text.partition("\n```")[0].split()
+    before = re.sub(r"!\[[^]]*\]\([^)]*\)", "", text.partition("\n```")[0]).split()
     assert len(before) <= 120, f"{page.name}: {len(before)} words before the first code"
     for block in found:
         where = f"{page.name}:{block.line}"

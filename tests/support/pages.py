@@ -119,9 +119,14 @@ def program(page: Path) -> str:
 
 def programs(page: Path) -> list[str]:
     """The programs that the commands of a page need."""
-    scripts = [block.text for block in blocks(page) if block.language in ("console", "sh") and not block.mark]
+    scripts = _scripts(page)
     needed = [name for name in ("curl",) if any(re.search(rf"\b{name}\b", text) for text in scripts)]
     return ["bash", *needed] if scripts else []
+
+
+def is_slow(page: Path) -> bool:
+    """Whether a page has several commands or uses an S3 service."""
+    return needs_s3(page) or len(re.findall(r"\bdeltalog \w", "".join(_scripts(page)))) > 1
 
 
 def needs_s3(page: Path) -> bool:
@@ -242,6 +247,10 @@ class Session:
         if self._shell is not None and self._shell.stdin is not None:
             self._shell.stdin.close()
             self._shell.wait(timeout=20)
+
+
+def _scripts(page: Path) -> list[str]:
+    return [block.text for block in blocks(page) if block.language in ("console", "sh") and not block.mark]
 
 
 def _normal(line: str, place: str) -> str:
