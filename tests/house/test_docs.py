@@ -2,22 +2,30 @@
 
 Code blocks marked ``python`` are executed: those of one page in order, in one namespace and in a temporary directory.
 Blocks marked ``python no-run`` are skipped. Blocks marked ``python spark`` are executed by the Spark tests, because
-this module starts no JVM.
+this module starts no JVM. On the pages in docs/start and docs/how-to, the commands run too, and the output of both is
+compared with the page: tests/support/pages.py.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import pages
+from tests.support.pages import FENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.M | re.S)
+TASKS = [page for page in PAGES if page.parent.name in pages.FOLDERS]
+# Pages with several commands or an S3 service take seconds each; the tests of the command line run the same commands.
+CASES = [pytest.param(page, marks=[pytest.mark.long] if pages.is_slow(page) else []) for page in TASKS]
 MARKS = {"", "no-run", "spark"}
+LANGUAGES = {"python", "console", "sh", "text", "sql", "toml", "csv", "json", "ini", "yaml"}
 SPARK = re.compile(r"\b(pyspark|spark_ext|SparkSession|spark\.)")
 
 
@@ -47,7 +55,7 @@ def fences(page: Path) -> list[tuple[int, str, str]]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TASKS], ids=lambda page: page.name)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
     # Blank lines are added so that tracebacks show the line numbers of the page.
     source, line = "", 1
@@ -67,6 +75,65 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
         cwd=place, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{page.name}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+
+
+@pytest.mark.parametrize("page", CASES, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_examples_and_commands_run(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if missing := [name for name in pages.programs(page) if shutil.which(name) is None]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    if not pages.needs_s3(page):
+        done = pages.run(page, tmp_path)
+    else:
+        for name in ("moto", "s3fs"):
+            pytest.importorskip(name)
+        server = request.getfixturevalue("moto")
+        server.bucket("lake")
+        done = pages.run(page, tmp_path, server.port, server.environment())
+    assert done.returncode == 0, f"{page.name}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+
+
+@pytest.mark.parametrize("page", TASKS, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_a_task_begins_with_code(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert re.match(r"# \S.*\n\n", text), f"{page.name} has no title"
+    found = pages.blocks(page)
+    assert len(found) >= 2, f"{page.name} has {len(found)} blocks of code"
+    before = re.sub(r"!\[[^]]*\]\([^)]*\)", "", text.partition("\n```")[0]).split()
+    assert len(before) <= 120, f"{page.name}: {len(before)} words before the first code"
+    for block in found:
+        where = f"{page.name}:{block.line}"
+        assert block.language in LANGUAGES, f"{where}: {block.language!r}"
+        if block.language in ("console", "sh"):
+            assert not block.mark or re.fullmatch(r"no-run \w.*|file=\S+", block.mark), where
+        if block.language == "console":
+            assert pages.commands(block), where
+        if block.language == "text":
+            assert block.follows in ("python", "python spark"), f"{where}: output follows the Python that prints it"
+
+
+def test_output_differs_in_what_a_page_says_and_not_in_what_a_run_makes_up() -> None:
+    assert pages.differs(["Version  3  2026-11-20T10:00:00Z"], ["Version 3 2027-01-01T00:00:00.123Z"]) is None
+    assert pages.differs(["3 rows", "…", "end"], ["3 rows", "a", "b", "end"]) is None
+    assert pages.differs(["in …, at /data/t"], ["in 0.3 seconds, at /tmp/x/t"], "/tmp/x") is None
+    assert pages.differs(["3 rows"], ["4 rows"]) is not None
+    assert pages.differs(["3 rows"], ["3 rows", "a warning"]) is not None
+    assert pages.differs([], ["a warning"]) is not None
+
+
+def test_a_page_fails_if_a_command_fails_or_prints_something_else(tmp_path: Path) -> None:
+    texts = {
+        "right": "```console\n$ echo a; false\na\n$ echo $?\n1\n```\n```python\nprint(1)\n```\n```text\n1\n```\n",
+        "status": "```console\n$ false\n```\n",
+        "output": "```console\n$ echo a\nb\n```\n",
+        "printed": "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "silent": "```python\nprint(1)\n```\n\n```text\n1\n2\n```\n",
+    }
+    for name, text in texts.items():
+        page = tmp_path / f"{name}.md"
+        page.write_text(f"# Title\n\n{text}")
+        (tmp_path / name).mkdir()
+        done = pages.run(page, tmp_path / name)
+        assert (done.returncode == 0) is (name == "right"), (name, done.stderr)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -90,7 +157,8 @@ def test_links_lead_to_projects_and_not_to_package_registries() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_marks_are_known_and_every_example_is_python(page: Path) -> None:
     for start, mark, text in fences(page):
-        assert mark in MARKS, f"{page.name}:{start}: the fence mark {mark!r} is not one of {sorted(MARKS)}"
+        is_known = mark in MARKS or (page in TASKS and mark.startswith("file="))
+        assert is_known, f"{page.name}:{start}: the fence mark {mark!r} is not one of {sorted(MARKS)}"
         if not mark:
             assert not SPARK.search(text), f"{page.name}:{start}: an example with Spark is marked `python spark`"
         compile(text, f"{page.name}:{start}", "exec")

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.spark import guide
 from tests.spark.settings import since
 
@@ -35,3 +37,15 @@ def test_the_examples_of_changing_rows_run(spark: Any, tmp_path: Path) -> None:
 
 def test_the_examples_of_maintenance(spark: Any, tmp_path: Path) -> None:
     assert guide.run(spark, tmp_path, guide.MAINTENANCE) == 2
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[since("4.0", "Python data sources")] if page.stem == "streams" else [])
+        for page in guide.TASKS
+    ],
+    ids=lambda page: f"{page.parent.name}-{page.stem}",
+)
+def test_the_examples_of_a_task_run(spark: Any, tmp_path: Path, page: Path) -> None:
+    assert guide.run_task(spark, tmp_path, page) >= 1

@@ -45,11 +45,20 @@ class Server:
             **more,
         }
 
-    def bucket(self) -> str:
-        """A new bucket of its own."""
+    def environment(self) -> dict[str, str]:
+        """Variables by which boto3 finds this server and its credentials."""
+        return {
+            "AWS_ACCESS_KEY_ID": "testing-key-id",
+            "AWS_SECRET_ACCESS_KEY": "testing-secret-key",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+        }
+
+    def bucket(self, name: str = "") -> str:
+        """A new bucket of its own, or the bucket ``name``."""
         from deltalog.storage.s3.store import S3Store  # imported only here, because importing s3fs takes a second
 
-        name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
+        name = name or f"bucket-{os.getpid()}-{next(_NUMBERS)}"
         S3Store(f"s3://{name}", **self.options())._call("create", "", "create_bucket", with_key=False)
         return name
 
