@@ -36,7 +36,7 @@ CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\])*")
 GENERATED = {
     f"docs/{name}.md"
     for name in (
-        "authorisation-matrix", "conformance-cases", "conformance-matrix", "doctor", "feature-matrix",
+        "authorisation-matrix", "commands", "conformance-cases", "conformance-matrix", "doctor", "feature-matrix",
         "protocol-coverage", "spark-parity", "spark-versions",
     )
 }  # fmt: skip

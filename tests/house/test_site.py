@@ -23,6 +23,8 @@ import pytest
 import deltalog
 from deltalog.conformance import AREAS, all_cases
 from deltalog.doctor.rules import RULES
+from deltalog.storage.dynamodb import client
+from deltalog.storage.s3 import settings
 from tests.support.site import commands, errors_page, properties, reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,6 +188,13 @@ def test_every_option_of_spark_has_a_place() -> None:
     named |= {*stream._READING, *stream._WRITING, *stream._BATCH, *stream._SHARED} - {"path"}
     text = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("spark-reference.md", "streaming.md"))
     assert len(named) > 30
+    assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_storage_option_has_a_place() -> None:
+    text = (DOCS / "stores.md").read_text(encoding="utf-8") + (DOCS / "stores-dynamodb.md").read_text(encoding="utf-8")
+    named = settings._OPTIONS | client.OPTIONS
+    assert len(named) > 10
     assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", text)] == []
 
 

@@ -54,6 +54,7 @@ _DELTALAKE = """
 ## Errors of deltalog.deltalake
 
 [`deltalog.deltalake`](from-deltalake.md) raises the errors of deltalake. Their `__cause__` is the error of deltalog.
+Their codes:
 
 """
 _SPARK = """
@@ -227,8 +228,7 @@ def _of_deltalake() -> str:
     kinds = [
         each for each in vars(exceptions).values() if inspect.isclass(each) and issubclass(each, exceptions.DeltaError)
     ]
-    rows = "".join(f"| `{each.__name__}` | `{each.code}` | {_described(each)} |\n" for each in kinds)
-    return f"{_DELTALAKE}| Class | Code | What happened |\n| --- | --- | --- |\n{rows}"
+    return _DELTALAKE + "".join(f"- `{each.__name__}`: `{each.code}`\n" for each in kinds)
 
 
 def _of_spark() -> str:
