@@ -7,7 +7,6 @@ works in part. pip and Maven find packages as their own configuration says.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib.util
 import json
 import os
@@ -35,9 +34,14 @@ from deltalog.conformance.environments import (
     recipe_of,
 )
 from deltalog.conformance.line_server import calls_of
-from deltalog.conformance.remote import RemoteEngine
+from deltalog.conformance.remote import NEEDS_POSIX, RemoteEngine
 from deltalog.conformance.starting import self_check
 from deltalog.errors import CallError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _SECONDS = 3_600
 _MOST_SHOWN = 1_500
@@ -219,6 +223,8 @@ def _size(place: Path) -> int:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    if fcntl is None:
+        raise CallError(NEEDS_POSIX)
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -47,6 +47,12 @@ _MAX_LOG_BYTES = 16 << 20
 _TAIL_BYTES = 2_000
 
 
+NEEDS_POSIX = (
+    "The conformance kit does not run on Windows: it waits for the pipes of engines' processes, and ends groups of "
+    "processes. Run it on Linux or macOS, or in WSL."
+)
+
+
 class AdapterError(CallError):
     """The adapter of an engine does not work here: its process does not start, or does not keep to the line protocol.
     This is no failure of the engine, so it ends the run."""
@@ -92,6 +98,8 @@ class _Process:
     """A running process. ``errors``: the file of its standard error."""
 
     def __init__(self, launch: Launch, errors: IO[bytes]) -> None:
+        if not hasattr(os, "killpg"):
+            raise CallError(NEEDS_POSIX)
         wanted = {**os.environ, **launch.variables}
         self._popen = subprocess.Popen(
             [*launch.command],

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import socket
 import sys
 import threading
@@ -45,12 +46,23 @@ _SWITCH_SECONDS = 0.00005
 _UNCHANGEABLE = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
 
 
+def check_system(system: str = os.name) -> None:
+    """Raises CallError on Windows, where asyncio accepts connections without ``Listener``. ``system``: the value of
+    ``os.name``."""
+    if system == "nt":
+        raise CallError(
+            "deltalog's server does not run on Windows: its limits of connections have no effect there. Run it on "
+            "Linux or macOS, in WSL or in a container."
+        )
+
+
 class Server:
     """Serves a manager. The constructor binds the socket; from then on, clients can connect, but wait until ``run``.
     ``source``: where the settings are read again, on SIGHUP and when its files change."""
 
     def __init__(self, manager: TransactionManager, settings: Settings, source: Source[Settings] | None = None) -> None:
-        """Raises CallError, or OSError if the address is not available."""
+        """Raises CallError, also on Windows, or OSError if the address is not available."""
+        check_system()
         self._has_tokens = has_tokens = issued.are_required(manager.coordinator)
         check(settings, has_tokens=has_tokens)
         self.warnings = warnings_of(settings, has_tokens=has_tokens)

@@ -9,6 +9,8 @@ is used.
 NFS: ``link`` is atomic, but on a network file system the reply can be lost, or a retransmission can fail with EEXIST.
 In both cases, the link count of the temporary file shows whether the link was created. Attribute caches can hide new
 commits for some seconds: mount with ``actimeo=0`` or ``lookupcache=none`` if several machines write.
+
+``durability`` says what fsync means on macOS and Windows, and ``windows`` has the store for Windows.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
 from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.paths import LOG_DIRECTORY, has_all, has_some, is_within
+from deltalog.storage import durability, windows_paths
 from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, keep_cleanup_errors
 from deltalog.storage.mounts import mount_points_below
 from deltalog.storage.open_directories import OpenDirectories, OwnDirectories, emptied, open_without_links
@@ -37,14 +40,16 @@ else:
 
 T = TypeVar("T")
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+# O_BINARY, because Windows otherwise changes the ends of lines.
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 # O_NONBLOCK, because opening a pipe must not wait for a writer.
-_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
 _MOST_BUFFER_BYTES = 1 << 20
 _LISTED_AT_ONCE = 4_096
+_JUNCTION_TAG = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
 _LEAST_FOR_BATCH = 4
 # Errors that are raised if an entry to remove has changed since the listing: a parent is now a link or a file, or the
 # directory is not empty.
@@ -58,7 +63,7 @@ class LocalStore(LogStore):
     """A table directory in the local file system. ``root`` is made absolute; symbolic links in it are not resolved."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LocalStore, (self.root,)  # the other process may have another working directory
+        return type(self), (self.root,)  # the other process may have another working directory
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.path.abspath(os.fspath(root))
@@ -75,12 +80,12 @@ class LocalStore(LogStore):
     def _create(self, path: str, fill: Callable[[_TemporaryFile], None]) -> PutOutcome:
         target = self._absolute(path)
         directory = self._make_directory(os.path.dirname(target))
-        with _store_errors("write", target):
+        with store_errors("write", target):
             if os.path.lexists(target):
                 return PutOutcome.EXISTS
             temporary = _TemporaryFile(directory, unnamed=self._tmpfile_works)
         with contextlib.closing(temporary):
-            with _store_errors("write", target):
+            with store_errors("write", target):
                 fill(temporary)
                 try:
                     temporary.link_to(target)
@@ -94,7 +99,7 @@ class LocalStore(LogStore):
                     if not temporary.was_linked():
                         raise
             try:
-                _fsync_directory(directory)
+                self._flush_directory(directory)
             except OSError:
                 return PutOutcome.UNKNOWN
         return PutOutcome.COMMITTED
@@ -113,14 +118,14 @@ class LocalStore(LogStore):
             done += 1
             directories.add(os.path.dirname(target))
         for directory in directories:
-            with _store_errors("write", directory):
-                _fsync_directory(directory)
+            with store_errors("write", directory):
+                self._flush_directory(directory)
         return done
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         target = self._absolute(path)
         directory = self._make_directory(os.path.dirname(target))
-        with _store_errors("write", target):
+        with store_errors("write", target):
             temporary = _TemporaryFile(directory, unnamed=False)
             with contextlib.closing(temporary):
                 temporary.write(data, durable=durable)
@@ -128,9 +133,9 @@ class LocalStore(LogStore):
                 # file.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(directory, f".{os.path.basename(target)}.crc"))
-                temporary.rename_to(target)
+                temporary.rename_to(target, self._replace)
             if durable:
-                _fsync_directory(directory)
+                self._flush_directory(directory)
 
     def get(self, path: str, length: int | None = None) -> bytes:
         target = self._absolute(path)
@@ -154,7 +159,7 @@ class LocalStore(LogStore):
 
     def get_many_with_meta(self, paths: Sequence[str], length: int | None = None) -> list[tuple[bytes, FileMeta]]:
         return self._read_each(
-            paths, lambda descriptor, name: (_read(descriptor, length), _meta(name, os.fstat(descriptor)))
+            paths, lambda descriptor, name: (_read(descriptor, length), meta_of(name, os.fstat(descriptor)))
         )
 
     def _read_each(self, paths: Sequence[str], read: Callable[[int, str], T]) -> list[T]:
@@ -180,7 +185,7 @@ class LocalStore(LogStore):
         if not stat:
             return [FileMeta(name, None, None) for name in sorted(self.list_names(directory, start, limit=limit))]
         target = self._absolute(directory)
-        with _store_errors("list", target):
+        with store_errors("list", target):
             try:
                 above = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
@@ -195,14 +200,14 @@ class LocalStore(LogStore):
                     except FileNotFoundError:
                         continue  # removed between listing and stat
                     if not S_ISDIR(status.st_mode):
-                        found.append(_meta(name, status))
+                        found.append(meta_of(name, status))
                 return found
             finally:
                 os.close(above)
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
         target = self._absolute(directory)
-        with _store_errors("list", target):
+        with store_errors("list", target):
             try:
                 with os.scandir(target) as entries:
                     later = (entry for entry in entries if entry.name >= start) if start else entries
@@ -213,9 +218,9 @@ class LocalStore(LogStore):
 
     def head(self, path: str) -> FileMeta | None:
         target = self._absolute(path)
-        with _store_errors("stat", target):
+        with store_errors("stat", target):
             try:
-                return _meta(os.path.basename(target), os.stat(target))
+                return meta_of(os.path.basename(target), os.stat(target))
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
@@ -230,7 +235,7 @@ class LocalStore(LogStore):
                 for path in paths:
                     directory, _, name = path.rpartition("/")
                     try:
-                        found.append(_meta(name, os.stat(name, dir_fd=opened[directory])))
+                        found.append(meta_of(name, os.stat(name, dir_fd=opened[directory])))
                     except (FileNotFoundError, NotADirectoryError):
                         found.append(None)
         except OSError as error:
@@ -240,7 +245,7 @@ class LocalStore(LogStore):
     def delete(self, path: str) -> None:
         target = self._absolute(path)
         absent = contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
-        with _store_errors("delete", target), absent:
+        with store_errors("delete", target), absent:
             os.unlink(target)
         if path.startswith(f"{LOG_DIRECTORY}/"):
             return
@@ -258,7 +263,7 @@ class LocalStore(LogStore):
         O_TMPFILE, during any write."""
         target = self._absolute(directory)
         removed = []
-        with _store_errors("clean", target), _scanned(target) as entries:
+        with store_errors("clean", target), _scanned(target) as entries:
             for entry in list(entries):
                 if not _TEMPORARY_NAME.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
                     continue
@@ -278,9 +283,9 @@ class LocalStore(LogStore):
         waiting = [""]
         while waiting:
             directory = waiting.pop()
-            target = os.path.join(real, directory)
+            target = self._below(real, directory)
             is_whole = has_all(directory, start, end)
-            with _store_errors("list", target), _scanned(target) as listed:
+            with store_errors("list", target), _scanned(target) as listed:
                 while some := [*itertools.islice(listed, _LISTED_AT_ONCE)]:
                     part = WalkPart(directory, [], [])
                     for found in some:
@@ -297,7 +302,7 @@ class LocalStore(LogStore):
                         if not (is_wanted or has_some(path, start, end)):
                             continue
                         with contextlib.suppress(FileNotFoundError):  # removed between listing and stat
-                            entry = _entry(path, found.stat(follow_symlinks=False), device, is_mount)
+                            entry = entry_of(path, self._status(found), device, is_mount)
                             is_entered = entry.kind is EntryKind.DIRECTORY and found.name != LOG_DIRECTORY
                             if is_entered and has_some(path, start, end) and enters(path):
                                 waiting.append(path)
@@ -307,7 +312,7 @@ class LocalStore(LogStore):
 
     def _mounts(self) -> tuple[str, int, frozenset[str]]:
         real = os.path.realpath(self.root)
-        with _store_errors("list", self.root):
+        with store_errors("list", self.root):
             return real, os.stat(real).st_dev, mount_points_below(real)
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
@@ -322,7 +327,7 @@ class LocalStore(LogStore):
                 try:
                     if not path.startswith(below):
                         status = os.stat(name, dir_fd=opened[directory], follow_symlinks=False)
-                        found.append(_entry(path, status, device, path in mounted))
+                        found.append(entry_of(path, status, device, path in mounted))
                 except OSError as error:
                     if error.errno not in _ABSENT_ERRNOS:
                         raise _store_error("stat", self._absolute(path), error) from error
@@ -347,7 +352,7 @@ class LocalStore(LogStore):
                         if not S_ISLNK(status.st_mode):
                             continue
                         os.unlink(name, dir_fd=above)
-                    elif S_ISREG(status.st_mode) and _is_same(entry, status):
+                    elif S_ISREG(status.st_mode) and is_same(entry, status):
                         os.unlink(name, dir_fd=above)
                     else:
                         continue
@@ -360,7 +365,7 @@ class LocalStore(LogStore):
 
     def remove_all(self) -> int:
         """See LogStore. Raises StoreError if directories are nested in more than 100 levels."""
-        with _store_errors("delete", self.root):
+        with store_errors("delete", self.root):
             kept = (
                 {os.path.relpath(mount, self.root) for mount in self._mounts()[2]} if os.path.isdir(self.root) else ()
             )
@@ -386,7 +391,7 @@ class LocalStore(LogStore):
         import pyarrow as pa
 
         target = self._absolute(path)
-        with _store_errors("read", target):
+        with store_errors("read", target):
             if not _is_file_or_directory(os.stat(target).st_mode):  # opening a pipe would wait for its writer
                 raise _special_file_error()
             return pa.OSFile(target)
@@ -395,7 +400,7 @@ class LocalStore(LogStore):
     def open_output(self, path: str) -> Iterator[BinaryIO]:
         target = self._absolute(path)
         directory = self._make_directory(os.path.dirname(target))
-        with _store_errors("write", target):
+        with store_errors("write", target):
             try:
                 descriptor = os.open(target, _NEW_FILE, 0o666)
             except FileNotFoundError:  # the directory was just removed along with its last file
@@ -403,12 +408,12 @@ class LocalStore(LogStore):
                 descriptor = os.open(target, _NEW_FILE, 0o666)
         file = os.fdopen(descriptor, "wb")
         try:
-            with _store_errors("write", target):
+            with store_errors("write", target):
                 try:
                     yield file
                     file.flush()
-                    os.fsync(file.fileno())
-                    _fsync_directory(directory)
+                    durability.flush(file.fileno())
+                    self._flush_directory(directory)
                 finally:
                     # After a failed write, buffered bytes cannot be written; after an abort, they are not needed.
                     with contextlib.suppress(OSError):
@@ -424,15 +429,15 @@ class LocalStore(LogStore):
         directories: set[str] = set()
         for path in paths:
             target = self._absolute(path)
-            with _store_errors("fsync", target):
-                _fsync_path(target)
+            with store_errors("fsync", target):
+                self._flush_file(target)
             parent = os.path.dirname(target)
             while parent not in directories and len(parent) >= len(os.path.dirname(self.root)):
                 directories.add(parent)
                 parent = os.path.dirname(parent)
         for directory in directories:
-            with _store_errors("fsync", directory):
-                _fsync_directory(directory)
+            with store_errors("fsync", directory):
+                self._flush_directory(directory)
 
     def location(self, path: str) -> str:
         return self._absolute(path)
@@ -446,7 +451,7 @@ class LocalStore(LogStore):
         root = local_root(url)
         if root is None:
             raise CallError(f"{url} is not on the local disk, where the table {self.root} is.")
-        return LocalStore(root)
+        return type(self)(root)
 
     def link_target(self, path: str) -> str | None:
         """See LogStore. Symbolic links in the root are resolved only for the path ``""``, because the caller chose the
@@ -463,11 +468,26 @@ class LocalStore(LogStore):
     def _absolute(self, path: str) -> str:
         return os.path.join(self.root, path) if path else self.root
 
+    def _below(self, root: str, path: str) -> str:
+        return os.path.join(root, path)
+
+    def _replace(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def _flush_directory(self, directory: str) -> None:
+        durability.flush_path(directory)
+
+    def _flush_file(self, path: str) -> None:
+        durability.flush_path(path)
+
+    def _status(self, found: os.DirEntry[str]) -> os.stat_result:
+        return found.stat(follow_symlinks=False)
+
     def _make_directory(self, directory: str) -> str:
         """Create the directory and its parents, and fsync the parent of each."""
         if directory in self._known_directories and os.path.isdir(directory):
             return directory
-        with _store_errors("create", directory):
+        with store_errors("create", directory):
             missing = []
             current = directory
             while not os.path.isdir(current):
@@ -476,7 +496,7 @@ class LocalStore(LogStore):
             for each in reversed(missing):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(each)
-                _fsync_directory(os.path.dirname(each))
+                self._flush_directory(os.path.dirname(each))
         self._known_directories.add(directory)
         return directory
 
@@ -497,19 +517,19 @@ class _TemporaryFile:
                     raise
         self.is_unnamed = False
         self._path = os.path.join(directory, f".{uuid.uuid4()}.tmp")  # see _TEMPORARY_NAME
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        self._descriptor = os.open(self._path, _NEW_FILE, 0o666)
 
     def write(self, data: bytes, *, durable: bool = True) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
         if durable:
-            os.fsync(self._descriptor)
+            durability.flush(self._descriptor)
 
     def write_stream(self, write: Callable[[BinaryIO], object]) -> None:
         with os.fdopen(os.dup(self._descriptor), "wb") as file:
             write(file)
-        os.fsync(self._descriptor)
+        durability.flush(self._descriptor)
 
     def link_to(self, target: str) -> None:
         if self._path is None:
@@ -525,13 +545,19 @@ class _TemporaryFile:
         the request and repeat it, which fails with EEXIST."""
         return os.fstat(self._descriptor).st_nlink == (2 if self._path else 1)
 
-    def rename_to(self, target: str) -> None:
+    def rename_to(self, target: str, replace: Callable[[str, str], None]) -> None:
         assert self._path is not None
-        os.replace(self._path, target)
+        self._close()  # Windows renames no open file
+        replace(self._path, target)
         self._path = None
 
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._close()
         if self._path is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -540,17 +566,22 @@ class _TemporaryFile:
 def local_root(url: str) -> str | None:
     """The directory of a path or ``file:`` URL, or None for another scheme."""
     if "://" not in url and not url.startswith("file:"):
-        return os.path.abspath(url)
+        return os.path.abspath(_without_slash(url))
     parts = urls.urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
-    return os.path.abspath(urls.unquote(parts.path))
+    return os.path.abspath(_without_slash(urls.unquote(parts.path)))
 
 
-def _entry(path: str, status: os.stat_result, device: int, is_mount: bool) -> Entry:
+def _without_slash(path: str, system: str = os.name) -> str:
+    """On Windows, ``/C:/data`` as ``C:/data``."""
+    return windows_paths.root_of(path) if system == "nt" else path
+
+
+def entry_of(path: str, status: os.stat_result, device: int, is_mount: bool) -> Entry:
     if S_ISLNK(status.st_mode):
         kind = EntryKind.LINK
-    elif is_mount or status.st_dev != device:
+    elif is_mount or status.st_dev != device or is_junction(status):
         kind = EntryKind.OTHER
     elif S_ISDIR(status.st_mode):
         kind = EntryKind.DIRECTORY
@@ -559,11 +590,16 @@ def _entry(path: str, status: os.stat_result, device: int, is_mount: bool) -> En
     return Entry(path, kind, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
-def _is_same(entry: Entry, status: os.stat_result) -> bool:
+def is_junction(status: os.stat_result) -> bool:
+    """Whether a directory of Windows stands for another one. Python does not count junctions as symbolic links."""
+    return getattr(status, "st_reparse_tag", 0) == _JUNCTION_TAG
+
+
+def is_same(entry: Entry, status: os.stat_result) -> bool:
     return (status.st_size, status.st_mtime_ns // 1_000_000) == (entry.size_bytes, entry.modification_time_ms)
 
 
-def _meta(name: str, status: os.stat_result) -> FileMeta:
+def meta_of(name: str, status: os.stat_result) -> FileMeta:
     # Inode numbers are reused, and tools can set mtime but not ctime.
     fingerprint = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
     return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000, fingerprint)
@@ -577,20 +613,8 @@ def _scanned(directory: str) -> contextlib.AbstractContextManager[Iterator[os.Di
         return contextlib.nullcontext(iter(()))
 
 
-def _fsync_path(path: str) -> None:
-    descriptor = os.open(path, _READ)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _fsync_directory(directory: str) -> None:
-    _fsync_path(directory or ".")
-
-
 @contextlib.contextmanager
-def _store_errors(verb: str, path: str) -> Iterator[None]:
+def store_errors(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except StoreError:

@@ -24,7 +24,7 @@ class OpenDirectories(dict[str, int]):
         self._absolute = absolute
 
     def __missing__(self, directory: str) -> int:
-        self[directory] = descriptor = os.open(self._absolute(directory), os.O_RDONLY | os.O_CLOEXEC)
+        self[directory] = descriptor = os.open(self._absolute(directory), _DIRECTORY)
         return descriptor
 
     def close(self) -> None:

@@ -123,7 +123,7 @@ def _opened(url: Location, **options: Any) -> LogStore:
     if root is None:
         return _open_fsspec(text, **options)
     _refuse(options, "a local path")
-    return LocalStore(root)
+    return local_store(root)
 
 
 def _open_s3(
@@ -179,7 +179,7 @@ def _open_fsspec(
 
     filesystem, path = fsspec_store.open_url(url, options)
     if (local := fsspec_store.local_path(filesystem, path)) is not None:
-        return LocalStore(local)
+        return local_store(local)
     return fsspec_store.FsspecStore(
         filesystem,
         path,
@@ -204,7 +204,7 @@ def _open_filesystem(
         return open_store(s3[0], **s3[1], exclusive_create=exclusive_create, **options)
     _refuse(options, "an open file system")
     if (local := fsspec_store.local_path(filesystem, path)) is not None:
-        return LocalStore(local)
+        return local_store(local)
     return fsspec_store.FsspecStore(
         filesystem, path, unsafe_single_writer=unsafe_single_writer, exclusive_create=exclusive_create
     )
@@ -239,7 +239,16 @@ def _open_obstore(location: Any, options: dict[str, Any]) -> LogStore:
     if isinstance(location, str):
         return obstore_store.open_url(location, options)
     local = obstore_store.local_path(location)
-    return obstore_store.ObstoreStore(location) if local is None else LocalStore(local)
+    return obstore_store.ObstoreStore(location) if local is None else local_store(local)
+
+
+def local_store(root: str, system: str = os.name) -> LocalStore:
+    """The store for a directory of this machine. ``system``: the value of ``os.name``."""
+    if system != "nt":
+        return LocalStore(root)
+    from deltalog.storage.windows import WindowsStore
+
+    return WindowsStore(root)
 
 
 def _refuse(options: dict[str, Any], kind: str) -> None:

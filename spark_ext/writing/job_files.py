@@ -177,6 +177,8 @@ def make_durable(directory: str) -> bool:
     for each in reversed(missing):
         with contextlib.suppress(FileExistsError):
             os.mkdir(each)
+        if os.name == "nt":  # Windows opens no directory
+            continue
         descriptor = os.open(os.path.dirname(each), os.O_RDONLY)
         try:
             os.fsync(descriptor)

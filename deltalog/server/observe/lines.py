@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from deltalog.errors import CallError
+from deltalog.storage import durability
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class LineFile:
             while written < len(data):
                 written += os.write(self._fd, data[written:])
             if self._sync:
-                os.fsync(self._fd)
+                durability.flush(self._fd)
         except OSError:
             whole, end = 0, extra
             for line in lines:

@@ -1,0 +1,1 @@
+"""Other operating systems, as far as their differences can be produced on this one."""
