@@ -144,7 +144,8 @@ def _resolved(annotation: Any, function: Any) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
     try:
-        return eval(annotation, function.__globals__) if isinstance(annotation, str) else annotation
+        # What is evaluated is source code of this package.
+        return eval(annotation, function.__globals__) if isinstance(annotation, str) else annotation  # nosec B307
     except (NameError, TypeError, AttributeError):
         return Any
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import base64
+import codecs
 import contextlib
 import dataclasses
 import datetime
@@ -353,11 +354,19 @@ def _verified(answer: Answer) -> Answer:
     return answer
 
 
+def _parsed(body: bytes) -> xml.Element:
+    """An XML response. A document type is refused, since its entities could make a small response large. S3 sends
+    UTF-8, and in UTF-16 a document type would look different. Raises ParseError."""
+    if b"<!DOCTYPE" in body or body[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in body:
+        raise xml.ParseError("it has a document type, or is not in UTF-8")
+    return xml.fromstring(body)
+
+
 def _error_of(answer: Answer) -> tuple[str, str]:
     """Code and message of an error response. If the response has no body (HEAD), the status is used as the code, as in
     botocore."""
     with contextlib.suppress(xml.ParseError):
-        root = xml.fromstring(answer.body)
+        root = _parsed(answer.body)
         found = {_local(each.tag): each.text or "" for each in root.iter()}
         if "Code" in found:
             return found["Code"], found.get("Message", "")
@@ -390,7 +399,7 @@ def _listing_query(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 def _listing(answer: Answer) -> dict[str, Any]:
     try:
-        root = xml.fromstring(answer.body)
+        root = _parsed(answer.body)
         is_escaped = any(_local(each.tag) == "EncodingType" and each.text == "url" for each in root)
         found = {_local(each.tag): each.text or "" for each in root}
         return {

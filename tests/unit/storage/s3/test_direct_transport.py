@@ -192,6 +192,14 @@ def test_an_answer_that_is_none_is_an_error_and_not_an_empty_table(ministack: Se
         assert len(proxy.requests) == 2
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le"])
+def test_an_answer_whose_entities_could_expand_is_not_parsed(encoding: str) -> None:
+    bomb = '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;&b;">]><ListBucketResult>&c;</ListBucketResult>'
+    with pytest.raises(direct_transport.xml.ParseError, match="document type"):
+        direct_transport._parsed(bomb.encode(encoding))
+    assert direct_transport._parsed("<a>ü&amp;</a>".encode()).text == "ü&"
+
+
 def test_a_range_that_is_shorter_than_announced_is_read_again(seen: tuple[Proxy, S3Store]) -> None:
     proxy, store = seen
     store.put("a", bytes(range(100)))
