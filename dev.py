@@ -6,9 +6,11 @@
                              --long: all tests; --long tests/spark tests/demo: all tests of these suites
                              --quick: needs neither Java, Spark nor servers
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
+                             --pythons: the wheel on each Python of this machine, with the lowest and newest versions
                              --extras: each extra in a separate environment; --extras s3 cli: only these
                              --spark 3.5, --spark all: the tests of spark_ext with other versions of Spark
     python3 dev.py bench     the benchmarks, compared with deltalake and delta-spark
+    python3 dev.py release   everything for a release except the upload: docs/releasing.md
 
 Further arguments are passed to the task: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
 The first run makes a virtual environment in .venv and installs the project into it; later runs reuse it.
@@ -50,7 +52,12 @@ SUITES = [
 AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM needs 1.5 GiB of memory
 
 # For each extra, the extras (including itself) that install all of its packages.
-WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
+WIDER = {
+    "test-core": ["test-core", "test"],
+    "test-package": ["test-package", "test"],
+    "demo": ["demo", "test"],
+    "test": ["test"],
+}
 # Two parallel runs of a few minutes each. They need no JVM, no servers, and none of the packages for these.
 QUICK = [
     [
@@ -98,7 +105,7 @@ SPARK_SUITES = {
 
 
 def main(arguments: list[str]) -> int:
-    tasks = {"demo": demo, "test": test, "bench": bench}
+    tasks = {"demo": demo, "test": test, "bench": bench, "release": release}
     if not arguments or arguments[0] not in tasks:
         print(__doc__)
         return 0 if arguments in (["-h"], ["--help"]) else 2
@@ -116,7 +123,10 @@ def main(arguments: list[str]) -> int:
     if arguments[:2] == ["test", "--quick"]:
         install("test-core")
         return test_quick(arguments[2:])
-    install("demo" if arguments[0] == "demo" else "test")
+    if arguments[:2] == ["test", "--pythons"]:
+        install("test-core")
+        return run_script("installs.py", ["pythons", *arguments[2:]])
+    install({"demo": "demo", "release": "test-package"}.get(arguments[0], "test"))
     return tasks[arguments[0]](arguments[1:])
 
 
@@ -225,6 +235,14 @@ def demo(arguments: list[str]) -> int:
 
 def bench(arguments: list[str]) -> int:
     return subprocess.run([str(PYTHON), "-m", "tests.benchmarks", *arguments], cwd=ROOT).returncode
+
+
+def release(arguments: list[str]) -> int:
+    return run_script("release.py", arguments)
+
+
+def run_script(name: str, arguments: list[str]) -> int:
+    return subprocess.run([str(PYTHON), str(ROOT / "scripts" / name), *arguments], cwd=ROOT).returncode
 
 
 def test(arguments: list[str]) -> int:

@@ -1,7 +1,8 @@
-"""The installed packages are typed for their users: mypy infers result types, and rejects wrong calls."""
+"""The installed packages are typed for their users: mypy and pyright infer result types, and reject wrong calls."""
 
 from __future__ import annotations
 
+import json
 import site
 import subprocess
 import sys
@@ -42,8 +43,9 @@ spark_ext.write(spark.range(3)).save(1)  # E: incompatible type "int"
 
 
 @pytest.fixture(scope="module")
-def mypy_output(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """mypy's output for the programs, in an environment with the two packages and the dependencies of this one."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the programs, and with an environment that has the two packages and the dependencies of this
+    one."""
     place = tmp_path_factory.mktemp("typed")
     made = place / "venv"
     venv.create(made, with_pip=False)
@@ -52,9 +54,15 @@ def mypy_output(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (packages / name).symlink_to(ROOT / name)
     (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
     (place / "core.py").write_text(CORE)
-    (place / "spark.py").write_text(SPARK)
-    programs = ["core.py", *(["spark.py"] if find_spec("pyspark") else [])]
-    python = ["--python-executable", str(made / "bin" / "python"), "--cache-dir", str(place / "cache")]
+    if find_spec("pyspark"):
+        (place / "spark.py").write_text(SPARK)
+    return place
+
+
+@pytest.fixture(scope="module")
+def mypy_output(place: Path) -> list[str]:
+    programs = sorted(file.name for file in place.glob("*.py"))
+    python = ["--python-executable", str(place / "venv" / "bin" / "python"), "--cache-dir", str(place / "cache")]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", *python, "--config-file", "", *programs],
         cwd=place, capture_output=True, text=True, timeout=500, check=False,
@@ -79,6 +87,33 @@ def test_programs_are_checked_with_the_types_of_the_packages(mypy_output: list[s
     found = {int(line.split(":")[1]): line for line in mypy_output if line.startswith(name)}
     assert found.keys() == wanted.keys(), found
     assert [found[number] for number, text in wanted.items() if text not in found[number]] == []
+
+
+@pytest.mark.long  # takes 40 seconds
+def test_pyright_finds_the_same_lines(place: Path) -> None:
+    pytest.importorskip("pyright")
+    (place / "pyrightconfig.json").write_text(
+        json.dumps({"venvPath": ".", "venv": "venv", "reportMissingImports": False})
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--project", str(place)],
+        cwd=place, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    found = {
+        (Path(each["file"]).name, each["range"]["start"]["line"] + 1): each["message"]
+        for each in answer["generalDiagnostics"]
+        if each["severity"] == "error"
+    }
+    programs = {file.name: file.read_text() for file in place.glob("*.py")}
+    wanted = {
+        (name, number)
+        for name, program in programs.items()
+        for number, line in enumerate(program.splitlines(), 1)
+        if "  # E: " in line
+    }
+    assert answer["summary"]["filesAnalyzed"] == len(programs)
+    assert found.keys() == wanted, found
 
 
 def test_each_package_says_that_it_is_typed() -> None:
