@@ -31,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
-PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 # One pytest process per entry; the entries that take longest come first. A JVM supports one kind of Spark session, so
 # suites that use a session run in their own processes. Many of the other tests mostly wait for servers, processes and
