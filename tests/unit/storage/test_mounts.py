@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -34,7 +35,7 @@ files.example:/export on /Volumes/nfs (nfs, asynchronous)
 )
 def test_what_the_command_mount_of_macos_prints(monkeypatch, path, kind):
     monkeypatch.setattr(mounts, "_MACOS_COMMAND", (sys.executable, "-c", f"print({MOUNT!r}, end='')"))
-    monkeypatch.setattr(mounts.os.path, "realpath", lambda path: path)
+    monkeypatch.setattr(os.path, "realpath", lambda path: path)
     assert mounts.network_file_system(path, "darwin") == kind
 
 
@@ -46,7 +47,7 @@ def test_without_the_command_nothing_is_known(monkeypatch):
 
 def test_a_share_of_windows(monkeypatch):
     shares = {"Z:\\data\\catalog.db": "\\\\server\\share\\data\\catalog.db"}
-    monkeypatch.setattr(mounts.os.path, "realpath", lambda path: shares.get(path, path))
+    monkeypatch.setattr(os.path, "realpath", lambda path: shares.get(path, path))
     assert mounts.network_file_system("Z:\\data\\catalog.db", "win32") == "a network share"
     assert mounts.network_file_system("\\\\server\\share\\catalog.db", "win32") == "a network share"
     assert mounts.network_file_system("C:\\data\\catalog.db", "win32") is None
