@@ -44,12 +44,21 @@ Written by `python3 scripts/installs.py sizes`; do not edit. The sizes are those
 | installed | for | packages | size | the largest |
 | --- | --- | --- | --- | --- |
 """
+# By directory and not by what packages list: a package that pip built from its source may list nothing.
 SIZES_PROGRAM = """
-import importlib.metadata as packages, json
-def size(each):
-    files = [file.locate() for file in each.files or () if file.suffix != ".pyc"]
-    return sum(file.stat().st_size for file in files if file.exists())
-print(json.dumps({each.metadata["Name"]: size(each) for each in packages.distributions()}))
+import collections, importlib.metadata, json, os, site
+[root, *_] = site.getsitepackages()
+sizes = collections.Counter()
+for folder, _, names in os.walk(root):
+    if os.path.basename(folder) != "__pycache__":
+        for name in names:
+            top = os.path.relpath(os.path.join(folder, name), root).split(os.sep)[0]
+            sizes[top.split(".")[0].split("-")[0]] += os.lstat(os.path.join(folder, name)).st_size
+tools = {"pip", "setuptools"}  # what a new environment has
+packages = {each.metadata["Name"] for each in importlib.metadata.distributions()} - tools
+for name in tools | {"pkg_resources", "_distutils_hack"}:
+    sizes.pop(name, None)
+print(json.dumps([len(packages), sizes]))
 """
 
 
@@ -90,12 +99,11 @@ def write_sizes() -> int:
         wheel = built(Path(place))
         for wanted, purpose in SIZED.items():
             with Environment(sys.executable, wheel, wanted) as environment:
-                sizes: dict[str, int] = json.loads(environment.run("-c", SIZES_PROGRAM))
-            sizes.pop("pip")
-            sizes.pop("setuptools", None)
+                packages, sizes = json.loads(environment.run("-c", SIZES_PROGRAM))
             largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
             shown = ", ".join(f"{name} {megabytes(sizes[name])}" for name in largest)
-            rows.append(f"| `{wanted}` | {purpose} | {len(sizes)} | {megabytes(sum(sizes.values()))} | {shown} |\n")
+            total = megabytes(sum(sizes.values()))
+            rows.append(f"| `{wanted}` | {purpose} | {packages} | {total} | {shown} |\n")
             print(rows[-1], end="", flush=True)
     python = ".".join(map(str, sys.version_info[:2]))
     version = re.search(r"deltalog-(\d[^-]*)-", wheel.name)

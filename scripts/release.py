@@ -10,9 +10,11 @@ the others; the exit status is 1 then, and no command is printed.
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import email
 import email.message
+import functools
 import json
 import os
 import re
@@ -133,12 +135,11 @@ def build() -> str:
 def audit() -> str:
     """The code by bandit; the dependencies by pip-audit, and their licences."""
     python("bandit", "--quiet", "--configfile", "pyproject.toml", "--recursive", *PACKAGES)
-    with tempfile.TemporaryDirectory() as place:
-        interpreter = installed(Path(place), AUDITED)
-        ignored = [argument for name in NOT_AFFECTED for argument in ("--ignore-vuln", name)]
-        paths = json.loads(run(interpreter, "-c", "import json, site; print(json.dumps(site.getsitepackages()))"))
-        audited = python("pip_audit", "--progress-spinner", "off", "--format", "json", *ignored, "--path", paths[0])
-        found: dict[str, list[str]] = json.loads(run(interpreter, "-c", LICENCES_PROGRAM))
+    interpreter = installed()
+    ignored = [argument for name in NOT_AFFECTED for argument in ("--ignore-vuln", name)]
+    paths = json.loads(run(interpreter, "-c", "import json, site; print(json.dumps(site.getsitepackages()))"))
+    audited = python("pip_audit", "--progress-spinner", "off", "--format", "json", *ignored, "--path", paths[0])
+    found: dict[str, list[str]] = json.loads(run(interpreter, "-c", LICENCES_PROGRAM))
     if wrong := [*not_audited(json.loads(audited)), *wrong_licences(found)]:
         raise Failure("; ".join(wrong))
     return f"bandit, pip-audit, and the licences of {len(found)} packages"
@@ -148,13 +149,12 @@ def write_sbom() -> str:
     """The packages that deltalog[all] installs, in the format CycloneDX."""
     DIST.mkdir(exist_ok=True)
     file = DIST / f"deltalog-{version()}.cdx.json"
-    with tempfile.TemporaryDirectory() as place:
-        interpreter = installed(Path(place), AUDITED)
-        run(interpreter, "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools")
-        python(
-            "cyclonedx_py", "environment", "--output-reproducible", "--pyproject", "pyproject.toml",
-            "--mc-type", "library", "--output-file", str(file), interpreter,
-        )  # fmt: skip
+    interpreter = installed()
+    run(interpreter, "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools")
+    python(
+        "cyclonedx_py", "environment", "--output-reproducible", "--pyproject", "pyproject.toml",
+        "--mc-type", "library", "--output-file", str(file), interpreter,
+    )  # fmt: skip
     components = json.loads(file.read_text(encoding="utf-8"))["components"]
     return f"{file.name} with {len(components)} packages"
 
@@ -275,12 +275,15 @@ def distributions() -> tuple[Path, Path]:
     return found[0], found[1]
 
 
-def installed(place: Path, extra: str) -> str:
-    """The Python of a new environment with the wheel and an extra."""
-    venv.create(place, with_pip=True)
-    interpreter = str(place / ("Scripts" if os.name == "nt" else "bin") / "python")
-    wanted = f"deltalog[{extra}] @ {distributions()[0].as_uri()}"
-    run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "pip", wanted)
+@functools.cache
+def installed() -> str:
+    """The Python of a new environment with the wheel and what it needs, which is deleted when this program ends."""
+    place = tempfile.TemporaryDirectory()
+    atexit.register(place.cleanup)
+    venv.create(place.name, with_pip=True)
+    interpreter = str(Path(place.name) / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    wanted = f"deltalog[{AUDITED}] @ {distributions()[0].as_uri()}"
+    run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", wanted)
     return interpreter
 
 
