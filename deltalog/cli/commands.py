@@ -40,7 +40,8 @@ from deltalog.cli.options import at_most_one as _at_most_one
 from deltalog.cli.options import examples as _examples
 from deltalog.cli.options import open_table as _open
 from deltalog.cli.options import version_or_time as _version_or_time
-from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
+from deltalog.cli.output import Output, facts_of, report_error, report_warning
+from deltalog.presentation.text import plural
 
 if TYPE_CHECKING:
     from deltalog import Snapshot
@@ -359,8 +360,9 @@ def timeline(
     timestamps, the changes of every commit, the findings of a check at their commits, and the version that TIMESTAMP AS
     OF selects for the instant under the pointer.
     """
-    from deltalog.cli.output import bytes_text
-    from deltalog.cli.timeline import page, write_page
+    from deltalog.cli.timeline import write_page
+    from deltalog.presentation.text import bytes_text
+    from deltalog.presentation.timeline import page
 
     out = Output(as_json)
     opened = _open(table)

@@ -57,7 +57,6 @@ TYPE_IMPORTS = {
     "deltalog/cli/grants.py": START,
     "deltalog/cli/inspection.py": START,
     "deltalog/cli/options.py": START,
-    "deltalog/cli/timeline.py": START,
     "deltalog/cli/tokens.py": START,
     "deltalog/cli/views.py": START,
     "deltalog/server/observe/observation.py": EXTRA,

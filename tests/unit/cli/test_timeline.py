@@ -20,8 +20,9 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, TimestampOutOfRangeError, check
-from deltalog.cli.output import ACTIVITY, activity
-from deltalog.cli.timeline import embedded, page, page_data, render, write_page
+from deltalog.cli.timeline import write_page
+from deltalog.presentation.activity import ACTIVITY, activity
+from deltalog.presentation.timeline import embedded, page, page_data, render
 from tests.support.cli import MINUTE, START, Cli, Clock, run, set_file_time
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "tables"
