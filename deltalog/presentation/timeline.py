@@ -31,21 +31,24 @@ MARK = '<meta name="generator" content="deltalog timeline">'
 EFFECTS = ("append", "overwrite", "delete", "change", "rewrite", "none")
 _OVERWRITES = re.compile(r"RESTORE|REPLACE TABLE|CREATE OR REPLACE TABLE")
 _WRITES = re.compile(r"WRITE|STREAMING UPDATE|COPY INTO")
+_NO_MORE = "base-uri 'none'; form-action 'none'"
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A rendered page."""
+    """A rendered page. ``policy``: its content security policy, which it also has itself."""
 
     html: str
     num_commits: int
+    policy: str
 
 
 def page(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> Page:
     """Render the newest ``limit`` commits of a table with the findings of a check. Cost: that of ``history``."""
     data = page_data(table, limit, report)
-    return Page(render(data), len(data["commits"]))
+    html, policy = filled("timeline", _title(data), data)
+    return Page(html, len(data["commits"]), policy)
 
 
 def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> dict[str, Any]:
@@ -61,7 +64,6 @@ def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport |
     history = LogHistory(table.snapshot().reader)
     entries = history.entries(limit)
     latest = history.latest
-    enablement = history.enablement
     return {
         "generator": f"deltalog {VERSION}",
         "table": {
@@ -71,12 +73,7 @@ def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport |
             "id": latest.metadata.id,
             "partition_columns": list(latest.metadata.partition_columns),
         },
-        "in_commit_timestamps": {
-            "enabled": latest.in_commit_timestamps_enabled,
-            "enablement": None
-            if enablement is None
-            else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
-        },
+        **clocks_of(history, entries),
         "commits": [entry.to_json() for entry in entries],
         "activity_fields": list(ACTIVITY),
         "activity": [list(activity(entry.operation_metrics).values()) for entry in entries],
@@ -84,8 +81,6 @@ def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport |
         "unknown_rows_removed": [
             entry.version for entry in entries if removes_unknown_rows(entry.operation_metrics, entry.operation)
         ],
-        "resolution": _resolution(history, entries),
-        "left_off": len(history.listing.commits) - len(entries),
         "check": None
         if report is None
         else {
@@ -93,6 +88,22 @@ def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport |
             "counts": report.counts,
             "findings": [finding.to_json() for finding in report.findings],
         },
+    }
+
+
+def clocks_of(history: LogHistory, entries: list[CommitEntry]) -> dict[str, Any]:
+    """The members ``in_commit_timestamps``, ``resolution`` and ``left_off`` of the data of a table. ``entries``: the
+    commits that the page contains."""
+    enablement = history.enablement
+    return {
+        "in_commit_timestamps": {
+            "enabled": history.latest.in_commit_timestamps_enabled,
+            "enablement": None
+            if enablement is None
+            else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
+        },
+        "resolution": _resolution(history, entries),
+        "left_off": len(history.listing.commits) - len(entries),
     }
 
 
@@ -133,21 +144,33 @@ def _resolution(history: LogHistory, entries: list[CommitEntry]) -> dict[str, An
 
 def render(data: dict[str, Any]) -> str:
     """The page for ``page_data``."""
-    source = resources.files("deltalog.presentation").joinpath("page")
-    script = source.joinpath("timeline.js").read_text(encoding="utf-8")
+    return filled("timeline", _title(data), data)[0]
+
+
+def _title(data: dict[str, Any]) -> str:
     table = data["table"]
     name = table["name"] or table["location"].rstrip("/").rsplit("/", 1)[-1]
+    return f"{name}: history"
+
+
+def filled(kind: str, title: str, data: dict[str, Any]) -> tuple[str, str]:
+    """The page ``kind``, which is the name of its files, with its data; and its content security policy."""
+    source = resources.files("deltalog.presentation").joinpath("page")
+    own = "".join(source.joinpath(name).read_text(encoding="utf-8") for name in ("common.js", f"{kind}.js"))
+    script = f'"use strict";\n(() => {{\n{own}}})();\n'
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; {_NO_MORE}"
     parts = {
         "mark": MARK,
-        "title": html.escape(f"{visible(name)}: history"),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "title": html.escape(visible(title)),
+        "policy": policy,
         "style": source.joinpath("timeline.css").read_text(encoding="utf-8"),
         "script": script,
         "data": embedded(data),
     }
-    template = source.joinpath("timeline.html").read_text(encoding="utf-8")
+    template = source.joinpath(f"{kind}.html").read_text(encoding="utf-8")
     # All placeholders are replaced in a single pass, so inserted text is never searched for placeholders.
-    return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
+    return _PLACEHOLDER.sub(lambda found: parts[found[1]], template), policy
 
 
 def embedded(data: Any) -> str:
