@@ -28,6 +28,7 @@ from deltalog.cli import (
     inspection,
     maintenance,
     tokens,
+    ui,
 )
 from deltalog.cli.options import CONTEXT, Commands
 from deltalog.cli.options import AtTime as _AtTime
@@ -567,6 +568,7 @@ app.command(
 
 copies.register(app)
 inspection.register(app)
+ui.register(app)
 
 
 @app.command(

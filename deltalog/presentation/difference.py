@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from deltalog.log.file_statistics import live_rows
 from deltalog.log.replay import files_without
+from deltalog.parquet.file_reader import DataFile
 from deltalog.presentation.schemas import columns_of
+from deltalog.presentation.values import plain_json, value_of
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 
@@ -49,3 +56,46 @@ def _types(struct: StructType) -> dict[str, str]:
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str | None]]:
     """The values before and after (None if absent) of the keys whose values differ."""
     return {key: [old.get(key), new.get(key)] for key in sorted({**old, **new}) if old.get(key) != new.get(key)}
+
+
+def changed_rows(
+    old: Snapshot, new: Snapshot, most: int, each: Callable[[], object]
+) -> tuple[list[str], list[list[Any]], list[list[Any]]] | None:
+    """The columns that both versions have with the same type, and the rows of these columns that only ``old`` has, and
+    that only ``new`` has, as JSON values. Rows that were only moved to other files are not among them; a row that
+    occurs twice is there twice. None if the files that differ have more than ``most`` rows. ``each``: called before
+    each batch of rows. Cost: reads the files that differ."""
+    known = {field.name: field.data_type for field in old.schema.fields}
+    names = [field.name for field in new.schema.fields if known.get(field.name) == field.data_type]
+    scans = [snapshot.scan(names, variants="json") for snapshot in (old, new)]
+    files = [{_identity(file): file for file in scan.data_files()} for scan in scans]
+    left = most
+    counted: list[Counter[str]] = []
+    for scan, own, others in zip(scans, files, reversed(files), strict=True):
+        rows: Counter[str] = Counter()
+        differing = (file for key, file in own.items() if key not in others)
+        with contextlib.closing(scan.batches_of(differing)) as batches:  # type: ignore[type-var]  # a generator
+            for batch in batches:
+                each()
+                left -= batch.num_rows
+                if left < 0:
+                    return None
+                rows.update(_texts(batch))
+        counted.append(rows)
+    removed, added = counted[0] - counted[1], counted[1] - counted[0]
+    return names, _values(removed), _values(added)
+
+
+def _values(rows: Counter[str]) -> list[list[Any]]:
+    return [json.loads(text) for text in rows.elements()]
+
+
+def _identity(file: DataFile) -> tuple[str, object]:
+    """A data file with its deletion vector."""
+    vector = file.deletion_vector
+    return file.path, None if vector is None else (vector.storage_type, vector.path_or_inline_dv, vector.offset)
+
+
+def _texts(batch: pa.RecordBatch) -> Iterator[str]:
+    for number in range(batch.num_rows):
+        yield json.dumps([plain_json(value_of(column[number])) for column in batch.columns])

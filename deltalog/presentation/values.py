@@ -31,3 +31,12 @@ def plain_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain_json(each) for each in value]
     return str(value)
+
+
+def value_of(scalar: Any) -> Any:
+    """The value of a scalar of Arrow. If Python cannot represent it, as a time after the year 9999: the stored number
+    and its type as text."""
+    try:
+        return scalar.as_py(maps_as_pydicts="lossy")
+    except (ValueError, OverflowError):
+        return f"{getattr(scalar, 'value', '…')} {scalar.type}"
