@@ -89,6 +89,9 @@ let frame = null;
 function draw() {
   const plot = $("plot"), W = Math.max(plot.clientWidth, 280), right = W - SIDE;
   const bottom = TOP + tables.length * LANE, H = bottom + 44, [from, to] = state.view;
+  // While only the pointer moves, what is under it is drawn again and nothing else.
+  const key = [W, from, to, state.lit, state.brush].join();
+  if (frame !== null && frame.key === key) { drawPointed(frame); return; }
   const x = (t) => SIDE + (axis(t) - from) / (to - from) * (right - SIDE);
   const at = (px) => timeAt(from + (px - SIDE) / (right - SIDE) * (to - from));
   const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, height: H, "aria-hidden": "true" });
@@ -126,7 +129,8 @@ function draw() {
       if (list.length === 1) root.append(svg("circle", { class: opClass(c.effect) + (c.inCommit ? " solid" : " ghost") + quiet, cx: x(c.t), cy: y, r: 5 }));
       else {
         const height = Math.min(LANE - 34, 9 + 4 * Math.log2(list.length));
-        root.append(svg("rect", { class: opClass(effect) + quiet, x: key - 3, y: y - height / 2, width: 6, height }));
+        const middle = list.reduce((sum, each) => sum + x(each.t), 0) / list.length;
+        root.append(svg("rect", { class: opClass(effect) + quiet, x: middle - 3, y: y - height / 2, width: 6, height }));
       }
     }
   });
@@ -142,20 +146,24 @@ function draw() {
     root.append(svg("text", { class: "day", x: px, y: bottom + 32, "text-anchor": "middle" }, tick.under));
   }
   if (state.brush) root.append(svg("rect", { class: "brush", x: Math.min(...state.brush), y: TOP, width: Math.abs(state.brush[1] - state.brush[0]), height: bottom - TOP }));
-  const ms = now();
-  let flag = null;
-  if (inside(ms)) {
-    const px = x(ms);
-    tables.forEach((table, i) => {
-      const c = table.byVersion.get(versionAt(table, ms).version);
-      if (c && inside(c.t)) root.append(svg("circle", { class: "ring", cx: x(c.t), cy: laneY(i), r: 8.5 }));
-    });
-    flag = { px, box: svg("rect", { class: "flag", y: 1, height: 21, rx: 6 }), text: svg("text", { class: "flag-text", y: 15.5, "text-anchor": "middle" }) };
-    root.append(svg("line", { class: "cursor", x1: px, x2: px, y1: 22, y2: bottom }), flag.box, flag.text);
-  }
+  const pointed = svg("g");
+  root.append(pointed);
   plot.replaceChildren(root);
-  if (flag) placeFlag(flag, W, ms);
-  frame = { x, at, right, laneY };
+  frame = { key, W, x, at, inside, laneY, bottom, pointed };
+  drawPointed(frame);
+}
+function drawPointed({ W, x, inside, laneY, bottom, pointed }) {
+  pointed.replaceChildren();
+  const ms = now();
+  if (!inside(ms)) return;
+  const px = x(ms);
+  tables.forEach((table, i) => {
+    const c = table.byVersion.get(versionAt(table, ms).version);
+    if (c && inside(c.t)) pointed.append(svg("circle", { class: "ring", cx: x(c.t), cy: laneY(i), r: 8.5 }));
+  });
+  const flag = { px, box: svg("rect", { class: "flag", y: 1, height: 21, rx: 6 }), text: svg("text", { class: "flag-text", y: 15.5, "text-anchor": "middle" }) };
+  pointed.append(svg("line", { class: "cursor", x1: px, x2: px, y1: 22, y2: bottom }), flag.box, flag.text);
+  placeFlag(flag, W, ms);
 }
 function placeFlag({ px, box, text }, W, ms) {
   const full = iso(ms).replace("T", " ");

@@ -130,6 +130,9 @@ function draw() {
   const markTop = (state.measure ? sizeTop + sizeH : driftTop + driftH) + 6;
   const bottom = findings.length ? markTop + 22 : markTop, H = bottom + 42;
   const [from, to] = state.view;
+  // While only the pointer moves, what is under it is drawn again and nothing else.
+  const key = [W, from, to, state.folded, state.measure, state.lit, state.brush].join();
+  if (frame !== null && frame.key === key) { drawPointed(frame); return; }
   const x = (t) => L + (axis(t) - from) / (to - from) * (right - L);
   const at = (px) => timeAt(from + (px - L) / (right - L) * (to - from));
   const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, height: H, "aria-hidden": "true" });
@@ -139,7 +142,7 @@ function draw() {
   const hatch = svg("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
   hatch.append(svg("line", { class: "grid", x1: 0, x2: 0, y1: 0, y2: 6 }));
   defs.append(clip, hatch);
-  const inside = svg("g", { "clip-path": "url(#inside)" });
+  const inside = svg("g", { "clip-path": "url(#inside)" }), range = svg("g"), focus = svg("g"), cursor = svg("g");
   root.append(defs);
 
   const eras = drawEra(root, x, L, right, bottom);
@@ -157,7 +160,7 @@ function draw() {
   }
   for (const y of new Set([ICT_Y, FILE_Y])) inside.append(svg("line", { class: "base", x1: L, x2: right, y1: y, y2: y }));
   if (!state.folded) drawLinks(inside, upper, lower, x, L, right);
-  drawRange(inside, x, L, right);
+  inside.append(range);
   if (state.folded) drawMarks(inside, counted, ICT_Y, -1, () => true, (c) => c.t, x, L, right);
   else {
     drawMarks(inside, upper, ICT_Y, -1, (c) => c.inCommit, (c) => c.ict, x, L, right);
@@ -170,14 +173,20 @@ function draw() {
   if (findings.length) drawFindings(root, inside, counted, markTop + 11, L, right);
   drawAxis(root, x, bottom, L, right);
   if (state.brush) inside.append(svg("rect", { class: "brush", x: Math.min(...state.brush), y: TOP, width: Math.abs(state.brush[1] - state.brush[0]), height: bottom - TOP }));
-  drawFocus(inside, x);
-  const flag = drawCursor(root, x, L, right, bottom);
-  root.append(...eras);
+  inside.append(focus);
+  root.append(cursor, ...eras);
 
   plot.replaceChildren(root);
-  if (flag) placeFlag(flag, W);
-  frame = { x, at, L, right, upper, lower, counted, bottom };
+  frame = { key, W, x, at, L, right, upper, lower, counted, bottom, range, focus, cursor };
+  drawPointed(frame);
   drawOverview(W, L, right);
+}
+function drawPointed({ W, x, L, right, bottom, range, focus, cursor }) {
+  for (const group of [range, focus, cursor]) group.replaceChildren();
+  drawRange(range, x, L, right);
+  drawFocus(focus, x);
+  const flag = drawCursor(cursor, x, L, right, bottom);
+  if (flag) placeFlag(flag, W);
 }
 
 function label(x, y, text) { return svg("text", { class: "lane", x, y }, text); }
@@ -703,7 +712,7 @@ if (data.check !== null) {
 
 const PAGE = 25;
 let pageIndex = 0, rowsShown = [];
-const COLUMNS = [["Version", "num"], ["Time that counts (UTC)", ""], ["Clock", ""], ["Drift", "num"], ["Operation", ""], ["Rows", "num"], ["Files", "num"], ["Bytes", "num"], ["User metadata", "long"]];
+const COLUMNS = [["Version", "num"], ["Time that counts (UTC)", ""], ["Clock", ""], ["Drift", "num"], ["Operation", "long"], ["Rows", "num"], ["Files", "num"], ["Bytes", "num"], ["User metadata", "long"]];
 function table() {
   const told = commits.some((c) => c.raw.user_metadata !== null);
   const columns = told ? COLUMNS : COLUMNS.slice(0, -1);

@@ -80,7 +80,7 @@ def list_tables(request: UnityRequest) -> Work:
             [
                 link(each.name, address_of_table(each.name, "")),
                 each.table_type.lower(),
-                "" if each.version is None else str(each.version),
+                "" if each.version is None else f"v{each.version}",
                 to_iso(each.created_ms),
             ]
             for each in found
@@ -148,7 +148,7 @@ def _columns(request: UnityRequest) -> Callable[[Service, str, DeltaTable], Any]
             [
                 ("Version", str(snapshot.version)),
                 ("Description", metadata.description),
-                ("Files", f"{count(snapshot.num_files)}, {bytes_text(snapshot.size_bytes)}"),
+                ("Files", f"{count(snapshot.num_files)} ({bytes_text(snapshot.size_bytes)})"),
                 (
                     "In-commit timestamps",
                     "off"

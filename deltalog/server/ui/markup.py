@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
+import itertools
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from deltalog.presentation.text import visible
 
@@ -59,11 +60,17 @@ def address_of_table(name: str, tab: str, /, **query: str | int | None) -> str:
 
 
 def rows_of(headings: Iterable[Child], rows: Iterable[Iterable[Child]], **attributes: str | None) -> Html:
-    """A table. On small screens it is scrolled sideways in its frame."""
+    """A table. What is wider than the page is scrolled in its frame. Each cell names its column, so that small screens
+    can show a row as lines."""
     names = list(headings)
     head = tag("thead", tag("tr", *(tag("th", each, scope="col") for each in names))) if names else None
-    body = tag("tbody", *(tag("tr", *(tag("td", each) for each in row)) for row in rows))
+    body = tag("tbody", *(tag("tr", *_cells(names, row)) for row in rows))
     return tag("div", tag("table", head, body, **attributes), class_="scroll", tabindex="0", role="group")
+
+
+def _cells(names: list[Child], row: Iterable[Child]) -> Iterator[Html]:
+    for name, each in itertools.zip_longest(names, row):
+        yield tag("td", each, data_column=name or None)
 
 
 def facts_of(facts: Iterable[tuple[str, Child]]) -> Html:

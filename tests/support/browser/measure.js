@@ -43,7 +43,7 @@
     return over(colour, parsed(getComputedStyle(document.documentElement).backgroundColor).map((v, i, all) => all[3] === 0 ? 255 : v));
   };
   const shown = (node) => node.checkVisibility({ visibilityProperty: true }) && node.getClientRects().length > 0;
-  const cut = [], contrasts = [], boxes = new Map();
+  const cut = [], contrasts = [], plain = [], boxes = new Map();
   const scrolls = (style) => /auto|scroll/.test(style.overflowX + style.overflowY);
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let text = walker.nextNode(); text; text = walker.nextNode()) {
@@ -56,17 +56,21 @@
     const svg = owner.ownerSVGElement;
     // What may be scrolled downwards is not cut, but no text may be cut at its sides.
     let inScroller = false;
+    const room = getComputedStyle(owner).whiteSpaceCollapse === "preserve" ? 6 : 0.5; // spaces at the end of a line hang
+    const away = new Set(); // scrolled out of sight
     for (const rect of rects) {
       if (rect.left < -0.5 || rect.right > innerWidth + 0.5) cut.push([words, "by the window", Math.round(rect.left), Math.round(rect.right)]);
       for (let each = svg ? svg : owner; each instanceof Element && each !== document.body; each = each.parentElement) {
         const style = getComputedStyle(each);
         if (style.overflowX === "visible") continue;
-        if (scrolls(style)) inScroller = true;
         const box = each.getBoundingClientRect();
-        if (rect.left < box.left - 0.5 || rect.right > box.right + 0.5) cut.push([words, "by " + (each.id || each.className.baseVal || each.className || each.tagName), Math.round(rect.left - box.left), Math.round(rect.right - box.right)]);
+        if (scrolls(style)) inScroller = true;
+        if (scrolls(style) && (rect.top < box.top || rect.bottom > box.bottom)) away.add(rect);
+        if (rect.left < box.left - 0.5 || rect.right > box.right + room) cut.push([words, "by " + (each.id || each.className.baseVal || each.className || each.tagName), Math.round(rect.left - box.left), Math.round(rect.right - box.right)]);
         if (!scrolls(style) && (rect.top < box.top - 1.5 || rect.bottom > box.bottom + 1.5)) cut.push([words, "above or below", Math.round(rect.top - box.top), Math.round(rect.bottom - box.bottom)]);
       }
     }
+    if (!svg) for (const r of rects) if (!away.has(r)) plain.push({ r, words, owner });
     if (svg) boxes.set(svg, (boxes.get(svg) || []).concat(rects.map((r) => ({ r, words, owner: owner.closest("text") }))));
     const rect = rects[0], px = (rect.left + rect.right) / 2, py = (rect.top + rect.bottom) / 2;
     const top = document.elementFromPoint(px, py);
@@ -93,6 +97,13 @@
     if (list[i].owner === list[k].owner || list[i].owner.classList.contains("flag-text") || list[k].owner.classList.contains("flag-text")) continue;
     const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left), high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
     if (wide > 1 && high > 4) overlapping.push([list[i].words, list[k].words, Math.round(wide), Math.round(high)]);
+  }
+  plain.sort((a, b) => a.r.top - b.r.top);
+  for (let i = 0; i < plain.length; i++) for (let k = i + 1; k < plain.length && plain[k].r.top < plain[i].r.bottom; k++) {
+    const a = plain[i], b = plain[k];
+    if (a.owner === b.owner || a.owner.contains(b.owner) || b.owner.contains(a.owner)) continue;
+    const wide = Math.min(a.r.right, b.r.right) - Math.max(a.r.left, b.r.left), high = Math.min(a.r.bottom, b.r.bottom) - Math.max(a.r.top, b.r.top);
+    if (wide > 1 && high > 6) overlapping.push([a.words, b.words, Math.round(wide), Math.round(high)]);
   }
   const root = document.documentElement;
   return { overflow: Math.max(0, root.scrollWidth - root.clientWidth), cut, overlapping, contrasts };

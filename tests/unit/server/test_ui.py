@@ -126,7 +126,7 @@ def test_what_a_caller_sends_does_not_become_markup(server: InProcess) -> None:
 
 
 def test_the_pages_of_a_table(server: InProcess) -> None:
-    assert "s.hostile managed 2" in text_of(server, "/ui/")
+    assert "s.hostile managed v2" in text_of(server, "/ui/")
     assert "There are no tables" in text_of(server, "/ui/?prefix=t")
     columns = text_of(server, "/ui/tables/s.hostile")
     assert "id long" in columns and "delta.enableInCommitTimestamps true" in columns and "since version 0" in columns
