@@ -1,5 +1,4 @@
-"""The frame of a page, its security headers, and pages that report errors. Pure but for the style sheet, which is read
-once."""
+"""The frame of a page, its security headers, and pages that report errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML from text: every child and attribute that is not markup is escaped. Pure."""
+"""HTML from text: every child and attribute that is not markup is escaped."""
 
 from __future__ import annotations
 

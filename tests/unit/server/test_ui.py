@@ -272,22 +272,22 @@ def test_external_tables_are_read_only_where_the_server_may(tmp_path: Path) -> N
     for place in ("warehouse/in", "out"):
         DeltaTable.create(tmp_path / place, ROWS.schema, data=ROWS)
         name = place.rpartition("/")[2]
-        body = {
+        request = {
             "name": name, "catalog_name": "main", "schema_name": "x", "table_type": "EXTERNAL", "columns": [],
             "data_source_format": "DELTA", "storage_location": f"file://{tmp_path / place}",
         }  # fmt: skip
-        server.unity().ok("POST", "/tables", body)
+        server.unity().ok("POST", "/tables", request)
     assert "3 rows of version 0." in text_of(server, "/ui/tables/x.in/rows")
     status, body, _ = shown(server, "/ui/tables/x.out/rows")
     assert status == 400 and "may not read" in body
     # A directory that becomes a link to another table is not that table.
     server.manager.create_table("x.managed", str(tmp_path / "warehouse" / "managed"), ROWS.schema, data=ROWS)
     DeltaTable.create(tmp_path / "warehouse" / "other", ROWS.schema, data=ROWS)
-    for target, message in (("managed", "contains one"), ("other", "symbolic link")):
+    for target, why in (("managed", "contains one"), ("other", "symbolic link")):
         shutil.move(tmp_path / "warehouse/in", tmp_path / f"moved-{target}")
         (tmp_path / "warehouse/in").symlink_to(tmp_path / "warehouse" / target)
         status, body, _ = shown(server, "/ui/tables/x.in/rows")
-        assert status == 400 and message in body
+        assert status == 400 and why in body
     server.close()
 
 
