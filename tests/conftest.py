@@ -17,6 +17,7 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from tests.support import usual_run  # noqa: E402
+from tests.support.browser import browser  # noqa: E402, F401 (a fixture)
 from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401 (fixtures of servers)
 
 # Hypothesis has no deadline, so that an example does not fail on a busy machine. Only runs with --long try new

@@ -475,7 +475,7 @@ def serve(
     address is given; other addresses need a token or TLS. SIGHUP reloads the configuration. On SIGTERM or Ctrl-C, the
     server answers the running calls and then exits.
     """
-    server = _server_module("config")
+    server = server_module("config")
     above = _set(server, settings)
     flags = {
         ("catalog", "url"): catalog, ("unity", "warehouse"): warehouse, ("unity", "catalog"): catalog_name,
@@ -522,7 +522,7 @@ def _as_usage() -> Iterator[None]:
 
 def _serve(source: Any, as_json: bool) -> None:
     """Run the configured server until the process is asked to end."""
-    config, serve, logs = _server_module("config"), _server_module("serve"), _server_module("logs")
+    config, serve, logs = server_module("config"), server_module("serve"), server_module("logs")
     found = source.config
     read = source.settings()
     manager = manager_of(
@@ -561,7 +561,7 @@ def _on_command_line(config: Any) -> list[str]:
 
 
 def _check_configuration(file: Path | None, above: dict[str, Any], catalog: bool, as_json: bool) -> None:
-    checks = _server_module("config_checks")
+    checks = server_module("config_checks")
     found = checks.check(file, above, _options_in, _answering if catalog else None)
     out = Output(as_json)
     if as_json:
@@ -604,7 +604,7 @@ def _answering(found: Any, options: dict[str, Any]) -> Coordinator | None:
     return manager.coordinator
 
 
-def _server_module(name: str) -> Any:
+def server_module(name: str) -> Any:
     from deltalog import CallError
 
     try:

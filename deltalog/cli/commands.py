@@ -28,6 +28,7 @@ from deltalog.cli import (
     inspection,
     maintenance,
     tokens,
+    ui,
 )
 from deltalog.cli.options import CONTEXT, Commands
 from deltalog.cli.options import AtTime as _AtTime
@@ -40,7 +41,8 @@ from deltalog.cli.options import at_most_one as _at_most_one
 from deltalog.cli.options import examples as _examples
 from deltalog.cli.options import open_table as _open
 from deltalog.cli.options import version_or_time as _version_or_time
-from deltalog.cli.output import Output, facts_of, plural, report_error, report_warning
+from deltalog.cli.output import Output, facts_of, report_error, report_warning
+from deltalog.presentation.text import plural
 
 if TYPE_CHECKING:
     from deltalog import Snapshot
@@ -334,42 +336,58 @@ def resolve(
 
 
 @app.command(
-    epilog=_examples("deltalog timeline events -o events.html --open", "deltalog timeline events -o - > events.html")
+    epilog=_examples(
+        "deltalog timeline events -o events.html --open",
+        "deltalog timeline events -o - > events.html",
+        "deltalog timeline catalog:bank.db -o bank.html",
+        "deltalog timeline events clicks -o both.html",
+    )
 )
 def timeline(
-    table: _Table,
+    table: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TABLE...",
+            help="A path, file:///…, s3://…, catalog:<catalog>#<name>, or uc://catalog.schema.table; catalog:<catalog> "
+            "for all tables of a catalog. Several tables are shown on one time axis.",
+        ),
+    ],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write; - for standard output.")
     ] = "timeline.html",
     limit: Annotated[
-        int, typer.Option("--limit", min=0, metavar="N", help="Only the newest N commits; 0 for all.")
+        int, typer.Option("--limit", min=0, metavar="N", help="Only the newest N commits of each table; 0 for all.")
     ] = 10_000,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file even if it is not a timeline page.")
     ] = False,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")] = False,
-    examine: Annotated[
-        bool, typer.Option("--check/--no-check", help="Check the table and show the findings on the time axis.")
-    ] = True,
+    examine: Annotated[bool, typer.Option("--check/--no-check", help="Check the tables and show the findings.")] = True,
     as_json: _Json = False,
 ) -> None:
-    """Write an HTML page with the history of a table on a time axis. The page is a single file and works offline.
+    """Write an HTML page with the history of tables on a time axis. The page is a single file and works offline.
 
-    The page shows in-commit timestamps and file times with the drift between them, the enablement of in-commit
-    timestamps, the changes of every commit, the findings of a check at their commits, and the version that TIMESTAMP AS
-    OF selects for the instant under the pointer.
+    The page of a table shows in-commit timestamps and file times with the drift between them, the enablement of
+    in-commit timestamps, the changes of every commit, the findings of a check at their commits, and the version that
+    TIMESTAMP AS OF selects for the instant under the pointer. The page of several tables shows the versions of all
+    tables at that instant; for tables of one catalog these are consistent, as those of consistent_cut.
     """
-    from deltalog.cli.output import bytes_text
-    from deltalog.cli.timeline import page, write_page
+    from deltalog.cli.timeline import of_several, write_page
+    from deltalog.presentation.text import bytes_text
+    from deltalog.presentation.timeline import page
 
     out = Output(as_json)
-    opened = _open(table)
-    report = None
-    if examine:
-        with out.progress("Reading the log", "Checked") as progress:
-            report = opened.check(progress=progress)
-    with out.working("Reading the commits"):
-        rendered = page(opened, limit or None, report)
+    several = of_several(table)
+    if several is not None:
+        rendered = several(out, limit or None, examine)
+    else:
+        opened = _open(table[0])
+        report = None
+        if examine:
+            with out.progress("Reading the log", "Checked") as progress:
+                report = opened.check(progress=progress)
+        with out.working("Reading the commits"):
+            rendered = page(opened, limit or None, report)
     if output == "-":
         sys.stdout.write(rendered.html)
         return
@@ -550,6 +568,7 @@ app.command(
 
 copies.register(app)
 inspection.register(app)
+ui.register(app)
 
 
 @app.command(

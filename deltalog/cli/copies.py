@@ -20,8 +20,9 @@ from deltalog.cli.options import (
     storage_options,
     version_or_time,
 )
-from deltalog.cli.output import Output, bytes_text, plural
+from deltalog.cli.output import Output
 from deltalog.errors import CorruptTableError, InvalidPropertyError
+from deltalog.presentation.text import bytes_text, plural
 
 _Properties = Annotated[
     list[str] | None,

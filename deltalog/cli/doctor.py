@@ -9,12 +9,13 @@ from typing import Any
 
 from deltalog.addresses import open_log
 from deltalog.cli.options import storage_options
-from deltalog.cli.output import Output, plain, plural, table_of
+from deltalog.cli.output import Output, plain, table_of
 from deltalog.doctor.check import examine
 from deltalog.doctor.findings import CheckReport, to_sarif
 from deltalog.doctor.repair import Outcome, Repair, carry_out, plan
 from deltalog.doctor.rules import RULES
 from deltalog.environment import Environment
+from deltalog.presentation.text import plural
 from deltalog.version import VERSION
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,10 +23,11 @@ from deltalog.cli.options import (
     storage_options,
     version_or_time,
 )
-from deltalog.cli.output import Output, bytes_text, count, facts_of, plain, plural, table_of
+from deltalog.cli.output import Output, facts_of, plain, table_of
+from deltalog.presentation.text import bytes_text, count, plural
 
 if TYPE_CHECKING:
-    from deltalog.schema import StructType
+    pass
 
 _From = Annotated[int, typer.Option("--from", min=0, metavar="N", help="The first version.")]
 _To = Annotated[int | None, typer.Option("--to", min=0, metavar="N", help="The last version. Default: the latest.")]
@@ -57,6 +58,8 @@ def schema(
     as_json: Json = False,
 ) -> None:
     """Show the columns of a version with their nested fields; with --json, the schema as in the log."""
+    from deltalog.presentation.schemas import columns_of
+
     out = Output(as_json)
     snapshot = open_table(table).snapshot(**version_or_time(version, timestamp, timestamp_ms))
     if as_json:
@@ -66,24 +69,11 @@ def schema(
     for heading in ("Column", "Type", "Null", "Comment"):
         listing.add_column(heading, overflow="fold")
     partitions = snapshot.partition_columns
-    for name, kind, nullable, comment in _columns(snapshot.schema):
+    for name, kind, nullable, comment in columns_of(snapshot.schema):
         null = "" if nullable else "not null"
         notes = [*(["partition column"] if name in partitions else []), *([comment] if comment else [])]
         listing.add_row(plain(name), plain(kind, "cyan"), null, plain(", ".join(notes)))
     out.print(listing)
-
-
-def _columns(struct: StructType, above: str = "") -> Iterator[tuple[str, str, bool, str]]:
-    """One row per field: path, type, nullability and comment. The fields of a struct follow the struct."""
-    from deltalog.cli.views import type_text
-    from deltalog.schema import StructType
-
-    for field in struct.fields:
-        name, inner = f"{above}{field.name}", field.data_type
-        is_struct = isinstance(inner, StructType)
-        yield name, "struct" if is_struct else type_text(inner), field.nullable, str(field.metadata.get("comment", ""))
-        if isinstance(inner, StructType):
-            yield from _columns(inner, f"{name}.")
 
 
 # ------------------------------------------------------------------------------------------------ properties
@@ -122,51 +112,17 @@ def properties(
 def diff(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:
     """Show the differences between two versions: files, row counts according to statistics, columns, properties, table
     features."""
-    from deltalog.log.file_statistics import live_rows
-    from deltalog.log.replay import files_without
+    from deltalog.presentation.difference import differences
 
     out = Output(as_json)
     with out.working("Reading the log"):
         opened = open_table(table)
         old, new = opened.snapshot(version=start), opened.snapshot(version=end)
-        added, removed = files_without(new.files(), old.files()), files_without(old.files(), new.files())
-        rows = [live_rows(each.files()) for each in (old, new)]
-    facts: dict[str, Any] = {
-        "table": new.url,
-        "from": old.version,
-        "to": new.version,
-        "files_added": _files(added),
-        "files_removed": _files(removed),
-        "num_files": [old.num_files, new.num_files],
-        "num_rows": rows,
-        "size_bytes": [old.size_bytes, new.size_bytes],
-        "columns": _differences(_types(old.schema), _types(new.schema)),
-        "partition_columns": [list(old.partition_columns), list(new.partition_columns)],
-        "properties": _differences(old.metadata.configuration, new.metadata.configuration),
-        "features": _differences(dict.fromkeys(old.table_features, ""), dict.fromkeys(new.table_features, "")),
-    }
+        facts = differences(old, new)
     if as_json:
         out.document(facts)
     else:
         _print_diff(out, facts, out.shown(limit))
-
-
-def _files(files: Any) -> list[dict[str, Any]]:
-    """The files as FILES rows. ``has_deletion_vector`` distinguishes a file from the same file without its deletion
-    vector."""
-    return [
-        {"path": row["path"], "size_bytes": row["size"], "has_deletion_vector": row["deletion_vector"] is not None}
-        for row in files.to_pylist()
-    ]
-
-
-def _types(struct: StructType) -> dict[str, str]:
-    return {name: f"{kind}{'' if nullable else ' not null'}" for name, kind, nullable, _ in _columns(struct)}
-
-
-def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str | None]]:
-    """The values before and after (None if absent) of the keys whose values differ."""
-    return {key: [old.get(key), new.get(key)] for key in sorted({**old, **new}) if old.get(key) != new.get(key)}
 
 
 def _print_diff(out: Output, facts: dict[str, Any], limit: int | None) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from deltalog.cli.options import Json, Table, open_table, vacuum_of
-from deltalog.cli.output import Output, facts_of, plural
+from deltalog.cli.output import Output, facts_of
+from deltalog.presentation.text import plural
 from deltalog.protocol.column_paths import parse_paths
 from deltalog.protocol.properties import LOG_RETENTION_MS, TARGET_FILE_SIZE
 

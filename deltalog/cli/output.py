@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from deltalog.presentation.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 # Output to a file or a pipe is not wrapped.
 _PLAIN_WIDTH = 200
 _MIN_WIDTH = 80
-
-
-def visible(text: str) -> str:
-    """The text with control characters and bidirectional overrides escaped, for example as ``\\x1b``."""
-    if text.isprintable():
-        return text
-    return "".join(char if _harmless(char) else char.encode("unicode_escape").decode() for char in text)
-
-
-def _harmless(char: str) -> bool:
-    return char.isprintable() or unicodedata.category(char) == "Zs"
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -202,115 +191,3 @@ def report_warning(name: str, message: str, as_json: bool) -> None:
 
     text = Text.assemble(("warning", "bold yellow"), ": ", visible(message))
     console_of(sys.stderr).print(text, soft_wrap=True)
-
-
-# ------------------------------------------------------------------------------------------------- numbers
-
-
-def count(number: int) -> str:
-    """12,345."""
-    return f"{number:,}"
-
-
-def plural(number: int, one: str) -> str:
-    """1 file, 2 files."""
-    return f"{count(number)} {one}" if number == 1 else f"{count(number)} {one}s"
-
-
-def bytes_text(size: int) -> str:
-    """1.4 MB, by powers of 1000."""
-    value = float(size)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(value) < 999.5 or unit == "TB":
-            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 99.5 else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError("the loop returns")
-
-
-def drift_text(drift_ms: int) -> str:
-    """A signed duration in a suitable unit: +3 ms, −284.0 d."""
-    sign = "−" if drift_ms < 0 else "+"
-    size = abs(drift_ms)
-    if size < 1000:
-        return f"{sign}{size} ms" if size else "0 ms"
-    for factor, unit, until in ((1000, "s", 120_000), (60_000, "min", 7_200_000), (3_600_000, "h", 172_800_000)):
-        if size < until:
-            return f"{sign}{size / factor:.1f} {unit}"
-    return f"{sign}{size / 86_400_000:,.1f} d"
-
-
-def span_text(span_ms: int) -> str:
-    """A duration without sign."""
-    return drift_text(abs(span_ms)).lstrip("+")
-
-
-# ------------------------------------------------------------------------------------------ activity of commits
-
-# Metric names of delta-spark, deltalake and deltalog, in order of preference.
-_ACTIVITY: Mapping[str, tuple[str, ...]] = {
-    "rows_added": ("numTargetRowsInserted", "numUpdatedRows", "numOutputRows", "num_added_rows", "num_inserted_rows"),
-    "rows_removed": ("numTargetRowsDeleted", "numDeletedRows", "num_deleted_rows"),
-    "files_added": (
-        "numTargetFilesAdded",
-        "numAddedFiles",
-        "numRestoredFiles",
-        "numFiles",
-        "num_added_files",
-        "numFilesAdded",
-    ),
-    "files_removed": ("numTargetFilesRemoved", "numRemovedFiles", "num_removed_files", "numFilesRemoved"),
-    "bytes_added": ("numTargetBytesAdded", "numAddedBytes", "restoredFilesSize", "numOutputBytes"),
-    "bytes_removed": ("numTargetBytesRemoved", "numRemovedBytes", "removedFilesSize"),
-}
-ACTIVITY = tuple(_ACTIVITY)
-
-
-def activity(metrics: Mapping[str, Any]) -> dict[str, int | None]:
-    """The rows, files and bytes that a commit added and removed according to its metrics; None if not recorded."""
-    done = {
-        name: next((n for key in keys if (n := _integer(metrics.get(key))) is not None), None)
-        for name, keys in _ACTIVITY.items()
-    }
-    # The output rows of replaceWhere include rewritten rows.
-    added, copied = done["rows_added"], _integer(metrics.get("numCopiedRows"))
-    if added and copied and added == _integer(metrics.get("numOutputRows")):
-        done["rows_added"] = max(added - copied, 0)
-    return done
-
-
-def _integer(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-        return int(value)
-    return None
-
-
-# Operations that delete the rows of the files that they remove. All other operations only rewrite files, or record the
-# number of deleted rows.
-_REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
-
-
-def removes_unknown_rows(metrics: Mapping[str, Any], operation: str | None) -> bool:
-    """Whether a commit deleted rows but did not record how many."""
-    done = activity(metrics)
-    return bool(done["files_removed"] and done["rows_removed"] is None and _REMOVES_ROWS.match(operation or ""))
-
-
-def activity_text(metrics: Mapping[str, Any], operation: str | None = None) -> str:
-    """+27,004 rows, −? rows, +16 files, −2 files, 1.2 MB."""
-    done = activity(metrics)
-    parts = []
-    for kind, one in (("rows", "row"), ("files", "file")):
-        added, removed = done[f"{kind}_added"], done[f"{kind}_removed"]
-        if added:
-            parts.append(f"+{plural(added, one)}")
-        if removed:
-            parts.append(f"−{plural(removed, one)}")
-        elif kind == "rows" and removes_unknown_rows(metrics, operation):
-            parts.append("−? rows")
-    if done["bytes_added"]:
-        parts.append(bytes_text(done["bytes_added"]))
-    return ", ".join(parts)

@@ -1,164 +1,73 @@
-"""The timeline page: the history of a table as one HTML file that works offline.
-
-The contents of a log are untrusted. The contents of the log are embedded as JSON with every ``<``, ``>`` and ``&``
-escaped, in a script element that contains data and never runs. The page's own script inserts the contents of the log
-only as text. The content security policy allows only the page's own script, identified by its hash, and no requests.
-"""
+"""The page of several tables, and how a timeline page is written to a file."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
-import html
-import json
+import dataclasses
+import functools
 import os
-import re
 import uuid
-from dataclasses import dataclass
-from importlib import resources
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from deltalog.cli.output import ACTIVITY, activity, removes_unknown_rows, visible
+from deltalog.addresses import is_address, split_address
+from deltalog.cli.options import manager_of, open_table
+from deltalog.cli.output import Output
 from deltalog.errors import CallError
 from deltalog.log.history import LogHistory
-from deltalog.protocol.timestamps import monotonised
-from deltalog.version import VERSION
-
-if TYPE_CHECKING:
-    from deltalog import CommitEntry, DeltaTable
-    from deltalog.doctor.findings import CheckReport
-
-_MARK = '<meta name="generator" content="deltalog timeline">'
-# The effect of a commit on rows: added, replaced (all or by condition), removed, changed, rewritten to other files,
-# none.
-EFFECTS = ("append", "overwrite", "delete", "change", "rewrite", "none")
-_OVERWRITES = re.compile(r"RESTORE|REPLACE TABLE|CREATE OR REPLACE TABLE")
-_WRITES = re.compile(r"WRITE|STREAMING UPDATE|COPY INTO")
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+from deltalog.presentation import tables_page
+from deltalog.presentation.tables_page import TableOnPage
+from deltalog.presentation.timeline import MARK, Page
+from deltalog.storage.registry import CATALOG_SCHEME
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A rendered page."""
-
-    html: str
-    num_commits: int
-
-
-def page(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> Page:
-    """Render the newest ``limit`` commits of a table with the findings of a check. Cost: that of ``history``."""
-    data = page_data(table, limit, report)
-    return Page(render(data), len(data["commits"]))
+def of_several(addresses: Sequence[str]) -> Callable[[Output, int | None, bool], Page] | None:
+    """Returns a function that renders the page of several tables; None if ``addresses`` has only one table. The
+    function's arguments: the output of the command, the number of commits of each table, whether to check them."""
+    if len(addresses) == 1 and not _is_catalog(addresses[0]):
+        return None
+    return functools.partial(_page, addresses)
 
 
-def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> dict[str, Any]:
-    """The data of the page.
-
-    ``commits``: CommitEntry.to_json() of the commits, newest first. ``activity``: for each commit, the numbers that
-    ``activity_fields`` names; ``effects``: the effect of each commit on rows, one of EFFECTS;
-    ``unknown_rows_removed``: versions that removed an unknown number of rows. ``check``: the counts and findings of
-    ``report``, or None. ``resolution``: the data with which the page resolves TIMESTAMP AS OF like deltalog: versions
-    with adjusted file times, versions with in-commit timestamps, and the instant from which on only versions with
-    in-commit timestamps are candidates. ``left_off``: the number of older commits that the page omits.
-    """
-    history = LogHistory(table.snapshot().reader)
-    entries = history.entries(limit)
-    latest = history.latest
-    enablement = history.enablement
-    return {
-        "generator": f"deltalog {VERSION}",
-        "table": {
-            "location": latest.url,
-            "name": latest.metadata.name,
-            "description": latest.metadata.description,
-            "id": latest.metadata.id,
-            "partition_columns": list(latest.metadata.partition_columns),
-        },
-        "in_commit_timestamps": {
-            "enabled": latest.in_commit_timestamps_enabled,
-            "enablement": None
-            if enablement is None
-            else {"version": enablement.version, "timestamp_ms": enablement.timestamp_ms},
-        },
-        "commits": [entry.to_json() for entry in entries],
-        "activity_fields": list(ACTIVITY),
-        "activity": [list(activity(entry.operation_metrics).values()) for entry in entries],
-        "effects": [effect(entry) for entry in entries],
-        "unknown_rows_removed": [
-            entry.version for entry in entries if removes_unknown_rows(entry.operation_metrics, entry.operation)
-        ],
-        "resolution": _resolution(history, entries),
-        "left_off": len(history.listing.commits) - len(entries),
-        "check": None
-        if report is None
-        else {
-            "version": report.version,
-            "counts": report.counts,
-            "findings": [finding.to_json() for finding in report.findings],
-        },
-    }
+def _is_catalog(address: str) -> bool:
+    return is_address(address) and "#" not in address
 
 
-def effect(entry: CommitEntry) -> str:
-    """The effect of a commit on rows, one of EFFECTS, according to its operation, mode and metrics."""
-    operation = (entry.operation or "").upper()
-    done = activity(entry.operation_metrics)
-    adds = any(done[name] for name in ("rows_added", "files_added"))
-    removes = any(done[name] for name in ("rows_removed", "files_removed"))
-    mode = str(entry.operation_parameters.get("mode", "")).upper()
-    if _OVERWRITES.match(operation) or (mode == "OVERWRITE" and _WRITES.match(operation)):
-        return "overwrite"
-    if operation in ("DELETE", "TRUNCATE"):
-        return "delete"
-    if operation in ("UPDATE", "MERGE"):
-        return "change"
-    if _WRITES.match(operation) and mode != "IGNORE":
-        return "append"
-    if adds and removes:
-        return "rewrite"
-    return "append" if adds else "delete" if removes else "none"
+def _page(addresses: Sequence[str], out: Output, limit: int | None, examine: bool) -> Page:
+    with out.working("Opening the tables"):
+        found = list(_tables(addresses))
+    if not found:
+        raise CallError(f"{', '.join(addresses)} has no tables.")
+    if examine:
+        with out.progress("Reading the logs", "Checked") as progress:
+            found = [dataclasses.replace(each, report=each.table.check(progress=progress)) for each in found]
+    with out.working("Reading the commits"):
+        return tables_page.page(_title(addresses), found, limit)
 
 
-def _resolution(history: LogHistory, entries: list[CommitEntry]) -> dict[str, Any]:
-    if not history.candidates:
-        return {"file": [], "in_commit": [], "from_ms": None, "cut": False}
-    log = history.timeline
-    oldest = entries[-1].version if entries else 0
-    icts = {entry.version: entry.in_commit_timestamp_ms for entry in entries}
-    file_times = monotonised(history.file_times_of(log.file_versions)) if log.file_versions else []
-    return {
-        "file": [[v, t] for v, t in zip(log.file_versions, file_times, strict=True) if v >= oldest],
-        "in_commit": [[v, icts[v]] for v in log.ict_versions if v >= oldest],
-        "from_ms": log.ict_from_ms,
-        "cut": log.versions[0] < oldest,
-    }
+def _title(addresses: Sequence[str]) -> str:
+    catalogs = {each.removeprefix(CATALOG_SCHEME).rpartition("#")[0] or each for each in addresses if is_address(each)}
+    if len(catalogs) == 1 and all(map(is_address, addresses)):
+        return catalogs.pop().removeprefix(CATALOG_SCHEME).rstrip("/").rpartition("/")[2]
+    return f"{len(addresses)} tables"
 
 
-def render(data: dict[str, Any]) -> str:
-    """The page for ``page_data``."""
-    source = resources.files("deltalog.cli").joinpath("page")
-    script = source.joinpath("timeline.js").read_text(encoding="utf-8")
-    table = data["table"]
-    name = table["name"] or table["location"].rstrip("/").rsplit("/", 1)[-1]
-    parts = {
-        "mark": _MARK,
-        "title": html.escape(f"{visible(name)}: history"),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "style": source.joinpath("timeline.css").read_text(encoding="utf-8"),
-        "script": script,
-        "data": embedded(data),
-    }
-    template = source.joinpath("timeline.html").read_text(encoding="utf-8")
-    # All placeholders are replaced in a single pass, so inserted text is never searched for placeholders.
-    return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
-
-
-def embedded(data: Any) -> str:
-    """ASCII JSON without characters that are special in HTML, for a script element."""
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+def _tables(addresses: Sequence[str]) -> Iterator[TableOnPage]:
+    """The tables at the addresses, in order, each once. All tables of a catalog are read as of one instant."""
+    names: dict[str, list[str] | None] = {}
+    for each in addresses:
+        if _is_catalog(each):
+            names[each.removeprefix(CATALOG_SCHEME)] = None
+        elif is_address(each):
+            url, name = split_address(each)
+            chosen = names.setdefault(url, [])
+            if chosen is not None and name not in chosen:
+                chosen.append(name)
+    for url, chosen in names.items():
+        yield from tables_page.tables_of(manager_of(url), chosen)
+    for each in dict.fromkeys(each for each in addresses if not is_address(each)):
+        table = open_table(each)
+        yield TableOnPage(each, table, LogHistory(table.snapshot().reader))
 
 
 def write_page(path: Path, text: str, overwrite: bool) -> int:
@@ -175,7 +84,7 @@ def write_page(path: Path, text: str, overwrite: bool) -> int:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return len(data)
-        if path.exists() and not overwrite and _MARK.encode() not in _head(path):
+        if path.exists() and not overwrite and MARK.encode() not in _head(path):
             raise CallError(
                 f"{path} already exists and is not a timeline page. Choose another file, or pass --overwrite."
             )

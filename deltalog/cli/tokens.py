@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltalog.cli.options import CONTEXT, Catalog, Json, examples, storage_options, taking_options
-from deltalog.cli.output import Output, facts_of, plain, plural, report_warning, table_of
+from deltalog.cli.output import Output, facts_of, plain, report_warning, table_of
+from deltalog.presentation.text import plural
 
 if TYPE_CHECKING:
     from deltalog.catalog.coordinator import Coordinator

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
-import decimal
 import itertools
 import json
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from deltalog.cli.output import (
-    Output,
-    activity_text,
-    bytes_text,
-    count,
-    drift_text,
-    facts_of,
-    fits,
-    plain,
-    plural,
-    table_of,
-)
+from deltalog.cli.output import Output, facts_of, fits, plain, table_of
 from deltalog.lazy_names import lazy_modules
 from deltalog.log.history import LogHistory
+from deltalog.presentation.activity import activity_text
+from deltalog.presentation.schemas import type_text
+from deltalog.presentation.text import bytes_text, count, drift_text, plural
+from deltalog.presentation.values import plain_json
 from deltalog.protocol.timestamps import describe, to_iso
 
 if TYPE_CHECKING:
@@ -138,19 +127,6 @@ def print_info(out: Output, snapshot: Snapshot) -> None:
         out.print("", properties)
 
 
-def type_text(data_type: Any) -> str:
-    """The type as text, such as struct<a:integer>, array<string> or long."""
-    from deltalog.schema import ArrayType, MapType, StructType
-
-    if isinstance(data_type, StructType):
-        return "struct<" + ", ".join(f"{f.name}: {type_text(f.data_type)}" for f in data_type.fields) + ">"
-    if isinstance(data_type, ArrayType):
-        return f"array<{type_text(data_type.element_type)}>"
-    if isinstance(data_type, MapType):
-        return f"map<{type_text(data_type.key_type)}, {type_text(data_type.value_type)}>"
-    return str(data_type)
-
-
 def _enablement_text(snapshot: Snapshot) -> str:
     if not snapshot.in_commit_timestamps_enabled:
         return "off: file modification times are used, and change when the table is copied"
@@ -253,30 +229,6 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def plain_json(value: Any) -> Any:
-    """Convert types that JSON lacks to strings: ISO text for times, exact decimals, base64 for binary values, "NaN",
-    and lists of pairs for maps whose keys are not strings."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-    if isinstance(value, decimal.Decimal):
-        return format(value, "f")
-    if isinstance(value, datetime.datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            return [[plain_json(key), plain_json(each)] for key, each in value.items()]
-        return {key: plain_json(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_json(each) for each in value]
-    return str(value)
 
 
 # ------------------------------------------------------------------------------------------------ history

@@ -56,8 +56,16 @@ _STATUS = {INTERNAL: 500, DENIED: 403}
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """A body that is HTML. ``headers``: the headers with which it is sent."""
+
+    html: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A response. ``body``: is encoded as JSON. ``error``: the name of the exception, if any."""
+    """A response. ``body``: a Document, or what is encoded as JSON. ``error``: the name of the exception, if any."""
 
     status: int
     body: Any

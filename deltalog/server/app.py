@@ -30,11 +30,18 @@ from deltalog.server.access.principals import (
     NotAuthenticatedError,
     NotIdentifiedYetError,
 )
-from deltalog.server.answers import DENIED, INTERNAL, Answer, Refused, refusal
+from deltalog.server.answers import DENIED, INTERNAL, Answer, Document, Refused, refusal
 from deltalog.server.bodies import Bodies, Body
 from deltalog.server.calls import Request
 from deltalog.server.exchange import CURRENT, Exchange, Observers
-from deltalog.server.heads import check_framing, check_origin, headers_of, length_of
+from deltalog.server.heads import (
+    check_framing,
+    check_navigation,
+    check_origin,
+    headers_of,
+    length_of,
+    with_password_as_token,
+)
 from deltalog.server.health import Health
 from deltalog.server.lanes import GoneError
 from deltalog.server.limits import Limits
@@ -42,10 +49,10 @@ from deltalog.server.logs import Refusals
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.request_ids import given_id
 from deltalog.server.quotas import Callers, OverQuotaError, Share
-from deltalog.server.routes import SHOWN_PATH, explained, route_of, unity_route
+from deltalog.server.routes import SHOWN_PATH, explained, is_page, route_of, router_of, unity_route
 from deltalog.server.runner import Runner
+from deltalog.server.ui.layout import refused as refused_page
 from deltalog.server.unity import errors as unity_errors
-from deltalog.server.unity.router import router_of
 from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
 
@@ -87,7 +94,8 @@ class App:
     """The ASGI application. ``authenticator``: finds the principal of each request. ``hosts``: the accepted host names,
     or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of
     Unity Catalog's API work with; None: they are not served. ``observers``: called with each request and its response.
-    ``observation``: the audit log, the metrics and the traces.
+    ``observation``: the audit log, the metrics and the traces. ``has_pages``: whether the pages for browsers are
+    served.
     """
 
     def __init__(
@@ -100,8 +108,10 @@ class App:
         unity: Service | None = None,
         observers: Observers = (),
         observation: Observation | None = None,
+        has_pages: bool = False,
     ) -> None:
         self._unity = unity
+        self._has_pages = has_pages
         self._limits = limits or Limits()
         self._authenticator = authenticator or Everyone()
         self._observation = observation or Observation()
@@ -225,8 +235,10 @@ class App:
             self._observation.failed(exchange)
             self._tell(exchange)
             raise
-        if router_of(exchange.path) is not None and answer.error is not None:
+        if answer.error is not None and router_of(exchange.path, self._has_pages) is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
+            if is_page(exchange.path):
+                answer = refused_page(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
         try:
             if self._is_draining:
@@ -250,10 +262,13 @@ class App:
         headers = headers_of(scope["headers"])
         check_framing(scope.get("http_version"), headers)
         check_origin(headers, self._hosts)
+        if self._has_pages and is_page(exchange.path):
+            check_navigation(headers)
+            headers = with_password_as_token(headers)
         query = scope.get("query_string", b"")
         state = scope.get("state", {})
         head = Head(exchange.method, exchange.path, query, headers, state.get("certificate") or None, exchange.caller)
-        below = router_of(exchange.path)
+        below = router_of(exchange.path, self._has_pages)
         found = None if below is not None else route_of(exchange.method, exchange.path)
         if below is None and found is None:
             answer = await self._health.answer(exchange, self._why_unready())
@@ -416,8 +431,12 @@ def _over_quota(over: OverQuotaError, scope: Mapping[str, Any]) -> Answer:
 
 async def _send(send: Send, answer: Answer, request_id: str) -> int:
     """Send the response; returns the number of bytes of its body."""
-    body = b"" if answer.status == 204 else msgspec.json.encode(answer.body)
-    shown = {} if answer.status == 204 else {"content-type": "application/json", "content-length": str(len(body))}
+    if isinstance(answer.body, Document):
+        body, kind = answer.body.html.encode(), {"content-type": "text/html; charset=utf-8", **answer.body.headers}
+    else:
+        body, kind = msgspec.json.encode(answer.body), {"content-type": "application/json"}
+    body = b"" if answer.status == 204 else body
+    shown = {} if answer.status == 204 else {**kind, "content-length": str(len(body))}
     headers = {
         **shown,
         "cache-control": "no-store",

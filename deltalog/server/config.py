@@ -37,6 +37,7 @@ from deltalog.server.reload import FileStates, states_of
 from deltalog.server.secret_files import secret_in
 from deltalog.server.settings import Settings, vendor_of
 from deltalog.server.tls import Tls
+from deltalog.server.ui.settings import UiSettings
 from deltalog.transactions.unity.settings import UnitySettings
 
 if sys.version_info >= (3, 11):
@@ -83,10 +84,11 @@ _LEAST = {
     ("catalog", "postgresql.answer_seconds"): 0.1,
     ("catalog", "postgresql.idle_seconds"): 0.1,
     ("process", "end_seconds"): 1,
+    ("ui", "rows"): 1,
     ("audit", "queue_lines"): 1,
     ("audit", "write_seconds"): 0.01,
 }
-_MOST = {("listen", "port"): 65535, ("metrics", "port"): 65535}
+_MOST = {("listen", "port"): 65535, ("metrics", "port"): 65535, ("ui", "rows"): 10_000}
 # Storage options whose values are secret. The names of files and environment variables are not secret.
 _SECRET = re.compile(
     r"(?:.*_)?(?:key|secret|token|password|passwd|sas|credential|connection_string|secret_access_key|access_key"
@@ -208,6 +210,7 @@ class Config:
     audit: AuditSettings = field(default_factory=AuditSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     traces: TraceSettings = field(default_factory=TraceSettings)
+    ui: UiSettings = field(default_factory=UiSettings)
 
 
 T = TypeVar("T")
@@ -473,6 +476,7 @@ def settings_of(config: Config) -> Settings:
         audit=config.audit,
         metrics=config.metrics,
         traces=config.traces,
+        ui=config.ui,
     )
 
 

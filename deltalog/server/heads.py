@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
@@ -51,6 +53,31 @@ def check_origin(headers: Mapping[str, str], hosts: frozenset[str] | None) -> No
         raise Refused(refusal(403, DENIED, "This server does not answer web pages."))
     if hosts is not None and _host_name(headers.get("host", "")) not in hosts:
         raise Refused(refusal(403, DENIED, f"Call this server as {' or '.join(sorted(hosts))}."))
+
+
+def check_navigation(headers: Mapping[str, str]) -> None:
+    """Refuse requests for a page that another site has in its own pages, as an image or a frame. Browsers send a
+    password with these too. A link to a page is accepted.
+
+    Spec: Fetch Metadata Request Headers."""
+    if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        return
+    if headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document":
+        raise Refused(refusal(403, DENIED, "Only this server's own pages may use its pages."))
+
+
+def with_password_as_token(headers: dict[str, str]) -> dict[str, str]:
+    """For pages: the password that a browser sends is the caller's token. The user name means nothing.
+
+    Spec: RFC 7617."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return headers
+    try:
+        pair = base64.b64decode(given.strip(), validate=True).decode("latin-1")
+    except (ValueError, binascii.Error):
+        return headers
+    return {**headers, "authorization": f"Bearer {pair.partition(':')[2]}"}
 
 
 def _host_name(host: str) -> str | None:

@@ -18,7 +18,9 @@ from deltalog.server.calls import Call, Needs, Request
 from deltalog.server.exchange import Exchange
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.openapi import document as openapi
+from deltalog.server.ui import calls as pages
 from deltalog.server.unity import errors as unity_errors
+from deltalog.server.unity import router as api_router
 from deltalog.server.unity.requests import UnityRequest
 from deltalog.server.unity.router import Router
 from deltalog.server.unity.service import Endpoint, Service
@@ -58,8 +60,21 @@ def route_of(method: str, raw_path: str) -> Route | None:
     raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
 
 
+def is_page(raw_path: str) -> bool:
+    """Whether a path is one of the pages for browsers."""
+    return raw_path == pages.ROOT or raw_path.startswith(f"{pages.ROOT}/")
+
+
+def router_of(raw_path: str, has_pages: bool) -> tuple[Router, str] | None:
+    """As the function of this name of the APIs, also for the pages for browsers. ``has_pages``: whether the server has
+    them."""
+    if has_pages and is_page(raw_path):
+        return pages.ROUTER, f"{pages.ROOT}/" if raw_path == pages.ROOT else raw_path
+    return api_router.router_of(raw_path)
+
+
 def unity_route(unity: Service | None, exchange: Exchange, router: Router, path: str) -> Route:
-    """The route of a call of Unity Catalog's API, or of deltalog's own. Raises Refused."""
+    """The route of a call of Unity Catalog's API, of deltalog's own, or of a page. Raises Refused."""
     if unity is None:
         raise Refused(refusal(404, "UnknownOperationException", "This server does not serve Unity Catalog's API."))
     try:
@@ -68,7 +83,7 @@ def unity_route(unity: Service | None, exchange: Exchange, router: Router, path:
         raise Refused(unity_errors.answer_of(error)) from None
     exchange.names = parts
     answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
-    explain = functools.partial(answer, missing=endpoint.missing)
+    explain = pages.explain if router is pages.ROUTER else functools.partial(answer, missing=endpoint.missing)
     call, defer = functools.partial(_unity_call, unity, endpoint, parts), unity_errors.deferred
     return Route(endpoint.name, endpoint.access, call, explain, endpoint.needs, defer)
 

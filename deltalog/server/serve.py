@@ -16,6 +16,7 @@ import uvicorn
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import Authentication
+from deltalog.server.access.principals import Scope
 from deltalog.server.addresses import HTTP_ONLY, LOOPBACK_NAMES, bound, is_loopback, origin_of
 from deltalog.server.app import App
 from deltalog.server.connections import Connections, Listener
@@ -43,7 +44,7 @@ _BACKLOG = 256
 # With Python's default of 5 ms, a call that computes for long would delay each step of the other threads by 5 ms.
 _SWITCH_SECONDS = 0.00005
 # Settings that cannot change while the server runs.
-_UNCHANGEABLE = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
+_UNCHANGEABLE = ("host", "port", "recover_seconds", "audit", "metrics", "traces", "ui")
 
 
 def check_system(system: str = os.name) -> None:
@@ -75,9 +76,14 @@ class Server:
         is_open = settings.is_open and not has_tokens
         trusted = is_loopback(settings.host) and is_open
         self._authentication = Authentication(
-            manager.coordinator, settings.authentication, shared=settings.token, is_open=is_open
+            manager.coordinator,
+            settings.authentication,
+            shared=settings.token,
+            is_open=is_open,
+            shared_scope=Scope.READ if settings.is_read_only else Scope.ADMIN,
         )
-        manager.coordinator.keep_staged_commits()
+        if not settings.is_read_only:
+            manager.coordinator.keep_staged_commits()
         manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
         self.observation = _observation(settings, self._connections, self._socket)
         unity = manager.unity_tables(settings.unity)
@@ -87,8 +93,9 @@ class Server:
             settings.limits,
             authenticator=self._authentication,
             hosts=LOOPBACK_NAMES | {settings.host.lower()} if trusted else None,
-            unity=Service(unity, settings.vendor, self._publisher.ask),
+            unity=Service(unity, settings.vendor, self._publisher.ask, most_rows=settings.ui.rows),
             observation=self.observation,
+            has_pages=settings.ui.enabled,
         )
         self._protocol = protocol_of(self._app, settings.limits, self._connections, self.observation)
         self._tls = tls
@@ -179,7 +186,7 @@ class Server:
         readable = settings.unity.readable
         if settings.vendor.rules != old.vendor.rules or readable != old.unity.readable:
             unity = self._manager.unity_tables(dataclasses.replace(old.unity, readable=readable))
-            service = Service(unity, settings.vendor, self._publisher.ask)
+            service = Service(unity, settings.vendor, self._publisher.ask, most_rows=old.ui.rows)
         done = threading.Event()
 
         def swap() -> None:

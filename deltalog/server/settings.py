@@ -16,6 +16,7 @@ from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.secret_files import MIN_TOKEN_LENGTH, check_secret
 from deltalog.server.tls import Tls
+from deltalog.server.ui.settings import UiSettings
 from deltalog.server.unity import sts
 from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.transactions.unity.settings import UnitySettings
@@ -41,7 +42,8 @@ class Settings:
     ``end_seconds``: the time that running calls then get to finish. ``watch_seconds``: the interval at which files with
     secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of the events that are logged;
     None leaves logging as it is. ``authentication``: how callers authenticate, besides by ``token``. ``audit``,
-    ``metrics``, ``traces``: the settings of these.
+    ``metrics``, ``traces``: the settings of these. ``ui``: the settings of the pages for browsers.
+    ``is_read_only``: the bearer of ``token`` may change nothing, and the server itself changes nothing in the catalog.
     """
 
     host: str = "127.0.0.1"
@@ -60,6 +62,8 @@ class Settings:
     audit: AuditSettings = field(default_factory=AuditSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     traces: TraceSettings = field(default_factory=TraceSettings)
+    ui: UiSettings = field(default_factory=UiSettings)
+    is_read_only: bool = False
 
     @property
     def is_open(self) -> bool:

@@ -30,7 +30,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from deltalog import DeltaLogError, DeltaTable, Environment
-from deltalog.cli.output import activity
+from deltalog.presentation.activity import activity
 from tests.interop.random_tables import (
     KINDS,
     WIDER,

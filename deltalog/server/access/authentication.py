@@ -25,6 +25,7 @@ from deltalog.server.access.principals import (
     Identified,
     NotAuthenticatedError,
     Principal,
+    Scope,
     SharedToken,
     bearer_tokens,
 )
@@ -105,7 +106,8 @@ class AccessKeysOfCatalog:
 
 class Authentication:
     """All methods of authentication together. ``shared``: the token that makes its bearer an administrator.
-    ``is_open``: whether callers need not authenticate until the first token is made in the catalog.
+    ``shared_scope``: the scope of this token. ``is_open``: whether callers need not authenticate until the first token
+    is made in the catalog.
 
     Raises CallError for invalid settings."""
 
@@ -116,6 +118,7 @@ class Authentication:
         *,
         shared: str | None = None,
         is_open: bool = False,
+        shared_scope: Scope = Scope.ADMIN,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         settings = settings or AuthenticationSettings()
@@ -123,7 +126,8 @@ class Authentication:
         self._clock_s = clock_s
         self._lookup = TokenLookup(coordinator, settings.tokens)
         self._everyone: Authenticator | None = Everyone() if is_open else None
-        self._shared = None if shared is None else SharedToken(shared)
+        self._shared_scope = shared_scope
+        self._shared = None if shared is None else SharedToken(shared, shared_scope)
         self._tokens = TokensOfCatalog(self._lookup, clock_s)
         self._certificates = None if settings.certificates is None else CertificateRule(settings.certificates)
         self._oidc = None if settings.oidc is None else OidcIssuer(settings.oidc)
@@ -132,7 +136,7 @@ class Authentication:
     def prepared(self, settings: AuthenticationSettings, shared: str | None) -> Callable[[], None]:
         """Check other settings, with the files that they name, and return what puts them into effect.
         Raises CallError."""
-        token = None if shared is None else SharedToken(shared)
+        token = None if shared is None else SharedToken(shared, self._shared_scope)
         certificates = None if settings.certificates is None else CertificateRule(settings.certificates)
         keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, self._clock_s)
         is_same = settings.oidc == self._settings.oidc

@@ -101,9 +101,9 @@ class Everyone:
 class SharedToken:
     """Accepts one token, whose bearer is an administrator."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, scope: Scope = Scope.ADMIN) -> None:
         self._digest = _digest(token)
-        self.principal = Principal("admin", is_admin=True, credential="shared token")
+        self.principal = Principal("admin", scope=scope, is_admin=True, credential="shared token")
 
     def is_token(self, text: str) -> bool:
         """Whether ``token`` is the shared token. The time of the comparison depends neither on how many characters

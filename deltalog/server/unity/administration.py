@@ -120,7 +120,7 @@ def list_tables(request: UnityRequest) -> Work:
             return service.tables.all_names_after(start, after, limit, service.caller)
 
         found, token = page(request, f"catalog {start}", find, lambda each: each)
-        shown = [table for name in found if (table := _listed(service, name)) is not None]
+        shown = [table for name in found if (table := listed_table(service, name)) is not None]
         return CatalogTables(tables=shown, next_page_token=token)
 
     request.number("max_results", MOST_RESULTS)
@@ -212,7 +212,7 @@ def _refusals() -> Iterator[None]:
         raise CallError(error.message) from error
 
 
-def _listed(service: Service, name: str) -> CatalogTable | None:
+def listed_table(service: Service, name: str) -> CatalogTable | None:
     """A table in a listing; None if it was dropped meanwhile."""
     try:
         return _table(service, name)

@@ -20,7 +20,8 @@ from deltalog.transactions.unity.views import ManagedView, View
 @dataclass(frozen=True, slots=True)
 class Service:
     """``on_backlog``: called with the id of a table that has many commits to publish. ``guard``: checks the rights of
-    the call's caller. ``manager``: the manager of the catalog. Both are None outside calls.
+    the call's caller. ``manager``: the manager of the catalog. Both are None outside calls. ``most_rows``: as in
+    ``UiSettings``.
     """
 
     tables: UnityTables
@@ -28,6 +29,7 @@ class Service:
     on_backlog: Callable[[str], None]
     guard: Guard | None = None
     manager: TransactionManager | None = None
+    most_rows: int = 100
 
     def called_by(self, guard: Guard, manager: TransactionManager) -> Service:
         return replace(self, guard=guard, manager=manager)

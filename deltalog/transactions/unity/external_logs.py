@@ -14,12 +14,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from deltalog.addresses import handle_on_latest
 from deltalog.environment import Environment
-from deltalog.errors import DeltaLogError
+from deltalog.errors import CallError, DeltaLogError
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import canonical_url
 from deltalog.storage.fs import local_root
+from deltalog.table import DeltaTable
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity.documents import ExternalTable
 from deltalog.unity import messages
@@ -61,6 +63,23 @@ class ExternalLogs:
             properties={**table.properties, **state.metadata.configuration},
             domain_metadata=dict(state.domains),
         )
+
+    def opened(self, table: ExternalTable) -> DeltaTable:
+        """A Delta table, to read its rows. Raises CallError if the table is of another format, or lies where the server
+        may not read; what opening it raises. Cost: that of ``load_latest``."""
+        root = local_root(table.url)
+        if root is not None and os.path.realpath(root) != os.path.normpath(root):
+            # Whoever may write to the directory above could otherwise make the server read another table.
+            raise CallError(f"{table.name} is now reached through a symbolic link. Register it again.")
+        if not self.may_read(table.url):
+            raise CallError(
+                f"The server may not read {table.name}: its location is neither below the warehouse nor below one of "
+                "the locations of unity.readable."
+            )
+        if table.format != "DELTA":
+            raise CallError(f"{table.name} is a table of the format {table.format}; the server reads Delta tables.")
+        reader = LogReader(self._tables.plain_store(table.url), (), self._environment.clock_ms)
+        return DeltaTable(handle_on_latest(reader, self._environment))
 
     def may_read(self, url: str) -> bool:
         """Whether a location is one of the prefixes, or lies below one."""

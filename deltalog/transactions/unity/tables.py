@@ -18,6 +18,7 @@ from deltalog.catalog.records import ACCESS, DocumentChange, Head, TableRecord
 from deltalog.environment import Environment
 from deltalog.errors import EntityNotFoundError
 from deltalog.protocol.paths import canonical_url
+from deltalog.table import DeltaTable
 from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.release import release
@@ -202,6 +203,18 @@ class UnityTables:
             after = page[-1].key
 
     # ---------------------------------------------------------------------------------------------- reading
+
+    def opened(self, name: str, caller: Caller = ADMINISTRATOR) -> DeltaTable:
+        """A table of either kind, which the server reads with its own access. Raises EntityNotFoundError, what opening
+        it raises; CallError for an external table that the server may not read. Cost: 1 or 2 coordinator calls, and
+        the first time that of ``DeltaTable.open``; for an external table each time, and that of
+        ``credential_location``."""
+        record = self._found(name, caller)
+        if record is not None:
+            return self._tables.table(record)
+        table = self._external.get(name, caller)[0]
+        self._external.checked_location(table)
+        return self._external_logs.opened(table)
 
     def head(self, record: TableRecord) -> Head:
         """Raises EntityNotFoundError. Cost: 1 coordinator call."""

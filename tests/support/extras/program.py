@@ -33,8 +33,8 @@ _S3 = ("store", "client", "direct_transport", "settings")
 # The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
-        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor", "grants",
-        "inspection", "maintenance", "options", "tokens",
+        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor",
+        "grants", "inspection", "maintenance", "options", "timeline", "tokens", "ui",
     )},
     "deltalog.storage.s3.connections": ("urllib3",),
     **{f"deltalog.storage.s3.{name}": ("urllib3", "botocore") for name in _S3},
@@ -249,6 +249,7 @@ def of_cli(path: Path, options: argparse.Namespace) -> None:
     command("timeline", str(path / "d"), "-o", str(path / "timeline.html"))
     if not has("uvicorn"):
         assert "pip install 'deltalog[server]'" in command("serve", str(path / "bank.db"), code=1)
+        assert "pip install 'deltalog[server]'" in command("ui", str(path / "bank.db"), code=1)
 
 
 def of_server(path: Path, options: argparse.Namespace) -> None:

@@ -43,7 +43,7 @@ class InProcess:
         self.tables = self.manager.unity_tables(UnitySettings("main", str(place / "warehouse")))
         self._who = _AsSaid()
         service = Service(self.tables, Vendor(rules or []), lambda table_id: None)
-        self.app = App(self.manager, authenticator=self._who, unity=service)
+        self.app = App(self.manager, authenticator=self._who, unity=service, has_pages=True)
         self.grants = self.app.grants
         self._loop = asyncio.new_event_loop()
 
@@ -58,7 +58,7 @@ class InProcess:
     def send(
         self, principal: Principal, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any, Mapping[str, str]]:
-        """The status, the body and the headers of a response."""
+        """The status, the body and the headers of a response. The body of a page is its text."""
         self._who.principals = {"it": principal}
         raw, _, query = path.partition("?")
         given = {"x-caller": "it", **(headers or {})}
@@ -79,6 +79,8 @@ class InProcess:
         self._loop.run_until_complete(self.app(scope, receive, send))
         shown = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         received = sent[1]["body"]
+        if shown.get("content-type", "").startswith("text/html"):
+            return sent[0]["status"], received.decode(), shown
         return sent[0]["status"], json.loads(received) if received else None, shown
 
     def lake(self, principal: Principal, operation: str, body: Any) -> tuple[int, Any]:

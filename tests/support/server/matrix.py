@@ -21,6 +21,7 @@ from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.openapi.document import encoded
+from deltalog.server.ui import calls as pages
 from deltalog.server.unity.router import ROUTERS
 from deltalog.transactions.manager import TransactionManager, VirtualObject
 from deltalog.transactions.unity import documents
@@ -33,7 +34,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "authorisation-matrix.md"
 LEVELS = ("catalog", "schema", "table")
 ALLOWED, DENIED, HIDDEN = "yes", "403", "404"
 OTHER = Principal("other")
-ENDPOINTS = {endpoint.name: endpoint for router in ROUTERS.values() for endpoint in router.endpoints}
+PAGES = tuple(endpoint.name for endpoint in pages.ENDPOINTS)
+ENDPOINTS = {endpoint.name: endpoint for router in (*ROUTERS.values(), pages.ROUTER) for endpoint in router.endpoints}
 DESCRIBED = {
     **{each.name: (each.method, root + each.path) for root, router in ROUTERS.items() for each in router.endpoints},
     **{name: ("POST", f"/{name}") for name in OPERATIONS},
@@ -259,7 +261,10 @@ class World:
         status, received, headers = self.server.send(self.who.principal, method, path, body)
         error = headers.get("x-amzn-errortype")
         shown = None if method == "HEAD" else received  # the process sends no body for HEAD
-        assert ANSWERS.problems(*DESCRIBED[case.route], status, shown) == [], (case.title, self.who.title)
+        if case.route in PAGES:
+            assert isinstance(received, str) and received.startswith("<!doctype html>"), case.title
+        else:
+            assert ANSWERS.problems(*DESCRIBED[case.route], status, shown) == [], (case.title, self.who.title)
         if status == 403:
             return DENIED
         if error in (
@@ -330,6 +335,11 @@ def _own_api(method: str, path: Callable[[World], str] | str, body: Callable[[Wo
 
 def _path_to(verb: str) -> Callable[[World], str]:
     return lambda world: f"/v1/tables/s.{world.fresh_managed()}/{verb}"
+
+
+def _page(route: str) -> Callable[[World], tuple[str, str, Any]]:
+    path = route.removeprefix("GET ").replace("{name}", "s.m")
+    return lambda world: (_GET, path, None)
 
 
 def _lake(operation: str, body: Callable[[World], Any]) -> Any:
@@ -603,6 +613,7 @@ CASES: tuple[Case, ...] = (
         _lake("UpdateTableObjects", lambda world: {**_TABLE_BODY, "WriteOperations": world.writes()}),
     ),
     Case("GetTableObjects", _lake("GetTableObjects", lambda world: _TABLE_BODY)),
+    *(Case(route, _page(route)) for route in PAGES),
 )
 
 
@@ -622,8 +633,9 @@ def page() -> str:
         "missing, because the caller may not see it.",
         "The grants and the ownership in this list are on the catalog, the schema and the table that a call is about; "
         "all other objects belong to others. The scope of the credential is ADMIN unless the list says otherwise.",
-        "A listing (`GET /catalogs`, `GET /schemas`, `GET /tables`, `ListTransactions`) shows what its caller may see. "
-        "Calls that change catalogs are not served. `GET /health` needs no principal.",
+        "A listing (`GET /catalogs`, `GET /schemas`, `GET /tables`, `GET /ui/`, `ListTransactions`) shows what its "
+        "caller may see. Calls that change catalogs are not served. `GET /health` needs no principal. The calls below "
+        "`/ui` are [the pages for browsers](ui.md), which servers have only if they are enabled.",
         "",
         *(f"- **{number}**: {who.title}" for number, who in enumerate(WHO, 1)),
         "",

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltalog.cli.output import activity, activity_text, bytes_text, drift_text, plural, span_text, to_json, visible
+from deltalog.cli.output import to_json
+from deltalog.presentation.activity import activity, activity_text
+from deltalog.presentation.text import bytes_text, drift_text, plural, span_text, visible
 
 
 @given(st.text(st.characters()))

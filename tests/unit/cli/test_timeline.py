@@ -5,29 +5,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import html.parser
 import json
 import os
 import re
 import shutil
-import subprocess
 import threading
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, TimestampOutOfRangeError, check
-from deltalog.cli.output import ACTIVITY, activity
-from deltalog.cli.timeline import embedded, page, page_data, render, write_page
-from tests.support.cli import MINUTE, START, Cli, Clock, run, set_file_time
+from deltalog import DeltaTable, TimestampOutOfRangeError
+from deltalog.cli.timeline import write_page
+from deltalog.presentation.activity import ACTIVITY, activity
+from deltalog.presentation.timeline import embedded, page, page_data, render
+from tests.support.cli import MINUTE, START, Cli, Clock, set_file_time
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "tables"
-BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
 # Text that would end the script element, start a tag or an entity, or break JavaScript.
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> &lt; <!-- ]]> {{data}} "
 HOSTILE += "\u2028\u202e\x1b[31m \" ' \\ ${1}"
@@ -296,92 +293,6 @@ def test_a_refused_table_leaves_no_page(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
-# -------------------------------------------------------------------------------------------------- a browser
-
-if BROWSER is not None:  # the tests above do not need a browser
-    # Pages in frames of several widths. The outer page measures them, because the content security policy of the inner
-    # page forbids other scripts.
-    FRAMES = """<!doctype html><body><script>
-    const box = (node) => node.getBoundingClientRect();
-    const within = (a, b) => a.left >= b.left && a.right <= b.right;
-    const fits = (node) => node.scrollWidth <= node.clientWidth + 1;
-    function measured(page) {
-      const flag = box(page.querySelector(".flag")), cells = [...page.querySelectorAll("tr[data-version='4'] td")];
-      return {
-        label: within(box(page.querySelector(".flag-text")), flag) && within(flag, box(page.getElementById("plot"))),
-        page: fits(page.documentElement), table: fits(page.querySelector(".scroll")),
-        card: fits(page.getElementById("commit")),
-        cells: cells.filter((cell) => box(cell).width > 0).map((cell) => cell.textContent) };
-    }
-    const found = {}, text = TEXT;
-    for (const width of [1400, 800, 400]) {
-      const frame = Object.assign(document.createElement("iframe"), { width, height: 2000, srcdoc: text });
-      frame.onload = () => {
-        found[width] = measured(frame.contentDocument);
-        if (Object.keys(found).length === 3)
-          document.body.append(Object.assign(document.createElement("pre"), { textContent: JSON.stringify(found) }));
-      };
-      document.body.append(frame);
-    }
-    </script>"""
-
-    @pytest.mark.parametrize("long", [False, True])
-    def test_nothing_is_cut_at_any_width(late: Path, tmp_path: Path, long: bool) -> None:
-        if long:
-            data = pa.table({"id": range(100_000), "what": ["x"] * 100_000})
-            DeltaTable.open(late).overwrite(data, user_metadata="nightly " * 9)
-        text = json.dumps(page(DeltaTable.open(late)).html).replace("</", "<\\/")
-        shown = rendered(FRAMES.replace("TEXT", text), tmp_path)
-        found = json.loads(html.unescape(shown.rpartition("<pre>")[2].partition("</pre>")[0]))
-        for width in ("1400", "800", "400"):
-            assert {"WRITE", "+1 −5", "+1 −2"} <= set(found[width].pop("cells")), width
-            assert found[width] == {"label": True, "page": True, "table": True, "card": True}, width
-
-    def rendered(text: str, tmp_path: Path) -> str:
-        """The document after the page's script has run."""
-        (tmp_path / "page.html").write_text(text)
-        assert BROWSER is not None
-        switches = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"]
-        switches += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-        command = [
-            BROWSER,
-            *switches,
-            f"--user-data-dir={tmp_path / 'profile'}",
-            (tmp_path / "page.html").as_uri(),
-        ]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-
-    def test_in_a_browser(hostile: Path, tmp_path: Path) -> None:
-        run("enable-ict", hostile)
-        shown = rendered(page(DeltaTable.open(hostile)).html, tmp_path)
-        seen = Elements(shown)
-        assert [attributes.get("data-version") for tag, attributes in seen.elements if tag == "tr"] == [
-            None,
-            "2",
-            "1",
-            "0",
-        ]
-        assert len([tag for tag, _ in seen.elements if tag == "circle"]) >= 4
-        assert "Version 2" in shown
-        assert not [tag for tag, _ in seen.elements if tag == "img"]
-        assert len([tag for tag, _ in seen.elements if tag == "script"]) == 2
-
-    def test_lanes_fold_and_findings_are_marked(late: Path, tmp_path: Path) -> None:
-        for entry in DeltaTable.open(late).history():
-            time = entry.in_commit_timestamp_ms or entry.file_modification_time_ms
-            set_file_time(late, entry.version, time)
-        shown = rendered(page(DeltaTable.open(late)).html, tmp_path)
-        assert 'class="lane">Drift<' not in shown and ">Clocks<" in shown and "In-commit</text>" not in shown
-        assert 'class="finding ' not in shown
-        set_file_time(late, 4, START + 60 * MINUTE)
-        (late / "_delta_log" / f"{1:020d}.json").write_text('{"what": {}}\n')
-        report = check(str(late))
-        assert 1 in {finding.version for finding in report.findings}
-        shown = rendered(page(DeltaTable.open(late), None, report).html, tmp_path)
-        assert 'class="lane">Drift<' in shown and ">Clocks<" not in shown and "In-commit</text>" in shown
-        assert 'class="finding error"' in shown and report.findings[0].rule in shown
-
-
 def test_a_page_goes_through_links_and_into_pipes(late: Path, tmp_path: Path) -> None:
     rendered = page(DeltaTable.open(late)).html
     (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
@@ -394,3 +305,63 @@ def test_a_page_goes_through_links_and_into_pipes(late: Path, tmp_path: Path) ->
     write_page(tmp_path / "pipe", rendered, overwrite=True)
     reader.join(10)
     assert read == [rendered] and (tmp_path / "pipe").is_fifo()
+
+
+# ------------------------------------------------------------------------------------------------------ colours
+
+SURFACES = ("paper", "panel", "grid", "era")
+TEXTS = ("ink", "soft", "faint", "accent", "era-ink", "now-ink", "good", "warn", "bad")
+_STYLE = (resources.files("deltalog.presentation") / "page" / "timeline.css").read_text(encoding="utf-8")
+
+
+def themes(style: str) -> dict[str, dict[str, str]]:
+    """The colours of each theme, by name. Those that the dark theme does not replace are the same in both."""
+    light, _, rest = style.partition("@media (prefers-color-scheme: dark)")
+    found = [dict(re.findall(r"--([\w-]+): (#[0-9a-fA-F]{6})\b", part)) for part in (light, rest.partition("* {")[0])]
+    return {"light": found[0], "dark": {**found[0], **found[1]}}
+
+
+def contrast(one: str, other: str) -> float:
+    """Spec: WCAG 2.2, contrast ratio."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [each / 12.92 if each <= 0.03928 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+        return sum(weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def mixed(colour: str, below: str, part: float) -> str:
+    pairs = [(int(colour[k : k + 2], 16), int(below[k : k + 2], 16)) for k in (1, 3, 5)]
+    return "#" + "".join(f"{round(top * part + under * (1 - part)):02x}" for top, under in pairs)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_text_stands_out_on_every_surface(theme: str) -> None:
+    colours = themes(_STYLE)[theme]
+    selected = mixed(colours["accent"], colours["panel"], 0.09)
+    surfaces = {**{name: colours[name] for name in SURFACES}, "selected": selected}
+    found = {(text, name): contrast(colours[text], below) for text in TEXTS for name, below in surfaces.items()}
+    for kind, part in (("now-ink", 0.12), ("era-ink", 0.13)):  # badges
+        for name, below in surfaces.items():
+            found[f"badge {kind}", name] = contrast(colours[kind], mixed(colours[kind], below, part))
+    found["tip", ""] = contrast(colours["paper"], colours["ink"])
+    found["flag", ""] = contrast(colours["accent-ink"], colours["accent"])
+    assert {pair: ratio for pair, ratio in found.items() if ratio < 4.5} == {}
+    assert len(found) == len(TEXTS) * 5 + 12
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_marks_stand_out(theme: str) -> None:
+    """3:1, as for graphics that carry meaning."""
+    colours = themes(_STYLE)[theme]
+    marks = [f"op{number}" for number in (0, 2, 4, 5, 6, 7)] + ["bad", "era-line", "faint", "link"]
+    ratios = {(mark, below): contrast(colours[mark], colours[below]) for mark in marks for below in ("panel", "era")}
+    assert {pair: ratio for pair, ratio in ratios.items() if ratio < 3 and pair != ("link", "era")} == {}
+
+
+def test_contrast_is_computed_as_wcag_says() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast("#777777", "#ffffff") < 4.5
+    assert mixed("#000000", "#ffffff", 0.5) == "#808080"

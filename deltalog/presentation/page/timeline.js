@@ -1,48 +1,3 @@
-"use strict";
-(() => {
-const data = JSON.parse(document.getElementById("data").textContent);
-const $ = (id) => document.getElementById(id);
-const DAY = 86400000;
-
-// ---------------------------------------------------------------------------------------- text and numbers
-
-// What a log says is shown as text only, and what could hide or turn text round is spelled out.
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
-const visible = (value) => String(value).replace(HIDDEN, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
-const iso = (ms) => Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString() : ms + " ms";
-const count = (n) => Math.round(n).toLocaleString("en-US");
-const plural = (n, one) => count(n) + " " + one + (n === 1 ? "" : "s");
-function span(ms) {
-  const size = Math.abs(ms);
-  if (size < 1000) return Math.round(size) + " ms";
-  for (const [unit, factor, until] of [["s", 1000, 120000], ["min", 60000, 7200000], ["h", 3600000, 2 * DAY]])
-    if (size < until) return trim(size / factor) + " " + unit;
-  return trim(size / DAY) + " d";
-}
-const trim = (n) => n >= 100 ? count(n) : n.toFixed(1).replace(/\.0$/, "");
-const drift = (ms) => (ms < 0 ? "−" : ms > 0 ? "+" : "") + span(ms);
-function compact(n, bytes) {
-  const units = bytes ? [" B", " kB", " MB", " GB", " TB", " PB"] : ["", " k", " M", " bn"];
-  let i = 0;
-  while (Math.abs(n) >= 999.5 && i < units.length - 1) { n /= 1000; i++; }
-  return (i && Math.abs(n) < 99.5 ? n.toFixed(1).replace(/\.0$/, "") : Math.round(n)) + units[i];
-}
-// Math.min(...list) has no room for a hundred thousand arguments.
-const least = (list) => list.reduce((a, b) => a < b ? a : b, Infinity);
-const most = (list) => list.reduce((a, b) => a > b ? a : b, -Infinity);
-function el(tag, attributes, ...children) {
-  const node = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes || {})) if (value !== null) node.setAttribute(key, value);
-  for (const child of children) if (child !== null) node.append(child);
-  return node;
-}
-function svg(tag, attributes, text) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
-
 // ------------------------------------------------------------------------------------------------ the model
 
 const ict = data.in_commit_timestamps, since = ict.enablement, res = data.resolution;
@@ -55,47 +10,13 @@ const commits = data.commits.map((raw, i) => ({
 const unknown = new Set(data.unknown_rows_removed); // Versions that removed rows and do not say how many.
 const byVersion = new Map(commits.map((c) => [c.version, c]));
 const latest = commits[commits.length - 1];
+const resolveAt = resolver(ict, res, latest.version);
 
 // What a check found, at the commits that it is about; findings about no commit of the page are listed only.
 const SEVERITIES = ["error", "warning", "info"];
 const findings = data.check === null ? [] : data.check.findings;
 for (const each of findings) if (byVersion.has(each.version)) byVersion.get(each.version).findings.push(each);
 const severest = (list) => SEVERITIES.find((severity) => list.some((each) => each.severity === severity));
-
-// Colours: one for each effect on the rows.
-const EFFECTS = [["append", "append"], ["overwrite", "overwrite"], ["delete", "delete"], ["change", "update and merge"], ["rewrite", "same rows, other files"], ["none", "no rows"]];
-const colour = new Map(EFFECTS.map(([effect], i) => [effect, [0, 2, 6, 4, 5, 7][i]]));
-const opClass = (effect) => "op" + colour.get(effect);
-
-// The rules of deltalog.protocol.timestamps, over the same numbers.
-function resolveAt(ms) {
-  const inEra = ict.enabled && (res.from_ms === null || ms >= res.from_ms);
-  const list = inEra && res.in_commit.length ? res.in_commit : res.file.length ? res.file : res.in_commit;
-  const clock = list === res.file ? "file-modification" : "in-commit";
-  let index = 0;
-  if (list === res.file) {
-    list.forEach(([, t], i) => { if (t <= ms) index = i; });
-  } else {
-    let low = 0, high = list.length - 1;
-    if (list[high][1] === null) return { unknown: list[high][0], clock };
-    if (list[high][1] <= ms) index = high;
-    else {
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (list[middle][1] === null) return { unknown: list[middle][0], clock };
-        if (list[middle][1] <= ms) low = middle + 1; else high = middle;
-      }
-      index = Math.max(high - 1, 0);
-    }
-  }
-  const [version, t] = list[index];
-  if (t === null) return { unknown: version, clock };
-  let until = index + 1 < list.length ? list[index + 1][1] : null;
-  if (list === res.file && ict.enabled && res.from_ms !== null) until = Math.min(until ?? Infinity, res.from_ms);
-  const early = t > ms;
-  return { version, t, until, clock, early, older: early && res.cut, late: version === latest.version && t < ms,
-    candidates: [list[0][0], list[list.length - 1][0]] };
-}
 
 // ------------------------------------------------------------------------------------------------ the head
 
@@ -131,55 +52,13 @@ const withBoth = commits.filter((c) => c.ict !== null);
   const backwards = commits.filter((c, i) => i && c.file < commits[i - 1].file).length;
   if (backwards) tile("Out of order", count(backwards), backwards === 1 ? "file time runs back" : "file times run back");
 }
-function day(ms) {
-  return Math.abs(ms) <= 8.64e15 ? `${new Date(ms).getUTCDate()} ${month(ms)} ${iso(ms).slice(0, -20)}` : ms + " ms";
-}
-function month(ms) { return "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ")[new Date(ms).getUTCMonth()]; }
-
 // ------------------------------------------------------------------------------------------------ the state
 
 const allTimes = [...new Set(commits.flatMap((c) => c.ict === null ? [c.file, c.t] : [c.file, c.ict, c.t])
   .concat(since ? [since.timestamp_ms] : []))].sort((a, b) => a - b);
 
-// The axis is time with long empty stretches taken out: where one takes more than four fifths of the whole, it
-// shrinks to a marked break. Positions on the axis are ms like time itself, with less of them in a break.
-const breaks = [];
-{
-  const gaps = allTimes.slice(1).map((t, i) => [t - allTimes[i], allTimes[i], t]).sort((a, b) => b[0] - a[0]);
-  let rest = gaps.reduce((sum, [size]) => sum + size, 0);
-  for (const [size, from, to] of gaps) {
-    if (rest - size <= 0 || size < 4 * (rest - size) || breaks.length === 4) break;
-    rest -= size;
-    breaks.push({ from, to, size });
-  }
-  const pad = rest * 0.04;
-  for (const each of breaks) {
-    each.from += Math.min(pad, each.size / 3);
-    each.to -= Math.min(pad, each.size / 3);
-    each.length = Math.min(rest * 0.07, each.to - each.from);
-  }
-  breaks.sort((a, b) => a.from - b.from);
-}
-function axis(t) {
-  let taken = 0;
-  for (const { from, to, length } of breaks) {
-    if (t <= from) break;
-    taken += (Math.min(t, to) - from) * (1 - length / (to - from));
-  }
-  return t - taken;
-}
-function timeAt(u) {
-  let taken = 0;
-  for (const { from, to, length } of breaks) {
-    const start = from - taken;
-    if (u <= start) break;
-    if (u < start + length) return from + (u - start) * (to - from) / length;
-    taken += to - from - length;
-  }
-  return u + taken;
-}
-// Ranges of time without a break in them.
-const stretches = [...breaks.map((b, i) => [i ? breaks[i - 1].to : -Infinity, b.from]), [breaks.length ? breaks[breaks.length - 1].to : -Infinity, Infinity]];
+const { breaks, stretches, axis, timeAt, ticksByStretch } = timeAxis(allTimes);
+const ticks = (view, width) => ticksByStretch(view, width).flatMap((part) => part.ticks);
 const around = (times) => padded(axis(least(times)), axis(most(times)));
 const whole = around(allTimes);
 // No drift: no file time leads elsewhere than its in-commit time does, up to the seconds in which stores keep times.
@@ -205,44 +84,6 @@ function move(part) {
   setView(a + by, b + by);
 }
 
-// -------------------------------------------------------------------------------------------- the time axis
-
-const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 108e5, 216e5, 432e5, DAY, 2 * DAY, 7 * DAY];
-const MONTHS = [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 6000];
-function ticksByStretch([a, b], width) {
-  const perPixel = (b - a) / width, start = timeAt(a), end = timeAt(b);
-  return stretches.filter(([from, to]) => from <= end && to >= start).map(([from, to]) => {
-    const part = { from: Math.max(from, start), to: Math.min(to, end) };
-    return { ...part, ticks: ticksOf(part.from, part.to, perPixel * 104) };
-  });
-}
-const ticks = (view, width) => ticksByStretch(view, width).flatMap((part) => part.ticks);
-function ticksOf(from, to, apart) {
-  const step = STEPS.find((s) => s >= apart);
-  const found = [];
-  if (step) {
-    // Weeks begin on Mondays; the epoch was a Thursday.
-    const offset = step === 7 * DAY ? 4 * DAY : 0;
-    for (let t = Math.ceil((from - offset) / step) * step + offset; t <= to; t += step) found.push(t);
-    const cut = step < 1000 ? 23 : step < 60000 ? 19 : 16;
-    return found.map((t) => step < DAY
-      ? { t, label: iso(t).slice(11, cut), under: day(t) }
-      : { t, label: new Date(t).getUTCDate() + " " + month(t), under: iso(t).slice(0, 4) });
-  }
-  const months = MONTHS.find((m) => m * 30.4 * DAY >= apart) || 12000;
-  const start = new Date(from);
-  let index = Math.ceil((start.getUTCFullYear() * 12 + start.getUTCMonth()) / months) * months;
-  for (;; index += months) {
-    const at = new Date(0);
-    at.setUTCFullYear(Math.floor(index / 12), index % 12, 1);
-    if (at.getTime() > to || found.length > 50) break;
-    if (at.getTime() >= from) found.push(at.getTime());
-  }
-  return found.map((t) => months < 12
-    ? { t, label: month(t), under: iso(t).slice(0, 4) }
-    : { t, label: iso(t).slice(0, 4), under: "" });
-}
-
 // ------------------------------------------------------------------------------------------------ the plot
 
 const MEASURES = [["rows", "Rows"], ["bytes", "Bytes"], ["files", "Files"]]
@@ -253,24 +94,26 @@ const TOP = 28, ICT_Y = 104, BAR = 38;
 let FILE_Y = 190; // Of the lane of file times: that of in-commit times while the lanes are folded.
 let frame = null; // What the last drawing knows: scales and clusters, for the pointer.
 
-// Commits that would lie on each other become one mark.
-function clusters(list, time, x, left, right) {
-  const placed = [];
-  for (const c of list) {
-    const at = x(time(c));
-    if (at >= left - 400 && at <= right + 400) placed.push([at, c]);
-  }
-  placed.sort((a, b) => a[0] - b[0]);
-  const found = [];
+// The commits of a lane by their places on the axis, which do not depend on what part of it is shown.
+function laneOf(list, time) {
+  return list.map((c) => [axis(time(c)), c]).sort((a, b) => a[0] - b[0]);
+}
+const LANES = { counted: laneOf(commits, (c) => c.t), ict: laneOf(withBoth, (c) => c.ict), file: laneOf(commits, (c) => c.file), drift: laneOf(withBoth, (c) => c.t) };
+
+// Commits that would lie on each other become one mark. Only those in the view and beside it are looked at.
+function clusters(lane, L, right) {
+  const [from, to] = state.view, scale = (right - L) / (to - from), place = ([u]) => u;
+  const last = firstAfter(lane, to + 400 / scale, place), found = [];
   let current = null;
-  for (const [at, c] of placed) {
+  for (let i = firstAfter(lane, from - 400 / scale, place); i < last; i++) {
+    const at = L + (lane[i][0] - from) * scale;
     if (current === null || at - current.from > 9) {
       current = { from: at, to: at, sum: 0, commits: [] };
       found.push(current);
     }
     current.to = at;
     current.sum += at;
-    current.commits.push(c);
+    current.commits.push(lane[i][1]);
   }
   for (const each of found) each.x = each.sum / each.commits.length;
   return found;
@@ -287,6 +130,9 @@ function draw() {
   const markTop = (state.measure ? sizeTop + sizeH : driftTop + driftH) + 6;
   const bottom = findings.length ? markTop + 22 : markTop, H = bottom + 42;
   const [from, to] = state.view;
+  // While only the pointer moves, what is under it is drawn again and nothing else.
+  const key = [W, from, to, state.folded, state.measure, state.lit, state.brush].join();
+  if (frame !== null && frame.key === key) { drawPointed(frame); return; }
   const x = (t) => L + (axis(t) - from) / (to - from) * (right - L);
   const at = (px) => timeAt(from + (px - L) / (right - L) * (to - from));
   const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, height: H, "aria-hidden": "true" });
@@ -296,7 +142,7 @@ function draw() {
   const hatch = svg("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
   hatch.append(svg("line", { class: "grid", x1: 0, x2: 0, y1: 0, y2: 6 }));
   defs.append(clip, hatch);
-  const inside = svg("g", { "clip-path": "url(#inside)" });
+  const inside = svg("g", { "clip-path": "url(#inside)" }), range = svg("g"), focus = svg("g"), cursor = svg("g");
   root.append(defs);
 
   const eras = drawEra(root, x, L, right, bottom);
@@ -304,9 +150,9 @@ function draw() {
   root.append(inside);
 
   // Lanes
-  const counted = clusters(commits, (c) => c.t, x, L, right);
-  const upper = state.folded ? counted : clusters(withBoth, (c) => c.ict, x, L, right);
-  const lower = state.folded ? counted : clusters(commits, (c) => c.file, x, L, right);
+  const counted = clusters(LANES.counted, L, right);
+  const upper = state.folded ? counted : clusters(LANES.ict, L, right);
+  const lower = state.folded ? counted : clusters(LANES.file, L, right);
   if (state.folded) root.append(label(0, ICT_Y - 2, "Commit"), label(0, ICT_Y + 13, "time"));
   else {
     root.append(label(0, ICT_Y - 2, "In-commit"), label(0, ICT_Y + 13, "time"), label(0, FILE_Y - 2, "File"), label(0, FILE_Y + 13, narrow ? "time" : "modification"));
@@ -314,7 +160,7 @@ function draw() {
   }
   for (const y of new Set([ICT_Y, FILE_Y])) inside.append(svg("line", { class: "base", x1: L, x2: right, y1: y, y2: y }));
   if (!state.folded) drawLinks(inside, upper, lower, x, L, right);
-  drawRange(inside, x, L, right);
+  inside.append(range);
   if (state.folded) drawMarks(inside, counted, ICT_Y, -1, () => true, (c) => c.t, x, L, right);
   else {
     drawMarks(inside, upper, ICT_Y, -1, (c) => c.inCommit, (c) => c.ict, x, L, right);
@@ -322,19 +168,25 @@ function draw() {
     if (!withBoth.length) inside.append(svg("text", { class: "gap-text", x: (L + right) / 2, y: ICT_Y - 10, "text-anchor": "middle" }, "no commit carries an in-commit time"));
   }
 
-  if (hasDrift) drawDrift(root, inside, clusters(withBoth, (c) => c.t, x, L, right), driftTop, driftH, L, right);
+  if (hasDrift) drawDrift(root, inside, clusters(LANES.drift, L, right), driftTop, driftH, L, right);
   if (state.measure) drawSizes(root, inside, counted, sizeTop, sizeH, L, right);
   if (findings.length) drawFindings(root, inside, counted, markTop + 11, L, right);
   drawAxis(root, x, bottom, L, right);
   if (state.brush) inside.append(svg("rect", { class: "brush", x: Math.min(...state.brush), y: TOP, width: Math.abs(state.brush[1] - state.brush[0]), height: bottom - TOP }));
-  drawFocus(inside, x);
-  const flag = drawCursor(root, x, L, right, bottom);
-  root.append(...eras);
+  inside.append(focus);
+  root.append(cursor, ...eras);
 
   plot.replaceChildren(root);
-  if (flag) placeFlag(flag, W);
-  frame = { x, at, L, right, upper, lower, counted, bottom };
+  frame = { key, W, x, at, L, right, upper, lower, counted, bottom, range, focus, cursor };
+  drawPointed(frame);
   drawOverview(W, L, right);
+}
+function drawPointed({ W, x, L, right, bottom, range, focus, cursor }) {
+  for (const group of [range, focus, cursor]) group.replaceChildren();
+  drawRange(range, x, L, right);
+  drawFocus(focus, x);
+  const flag = drawCursor(cursor, x, L, right, bottom);
+  if (flag) placeFlag(flag, W);
 }
 
 function label(x, y, text) { return svg("text", { class: "lane", x, y }, text); }
@@ -357,15 +209,12 @@ function drawEra(root, x, L, right, end) {
   }
   return texts;
 }
-// About 6.6 px a character at 12 px.
-const fitted = (room, texts) => texts.find((text) => text.length * 6.6 <= room) || null;
-
 function drawLinks(g, upper, lower, x, L, right) {
   // Lines that would lie on each other become one; a mark of several commits keeps the true places of its lines.
   const pairs = new Map();
   for (const c of new Set([...upper, ...lower].flatMap((cluster) => cluster.commits))) {
     if (c.ict === null) continue;
-    const a = x(c.ict), b = x(c.file), key = Math.round(a / 4) + "|" + Math.round(b / 4);
+    const a = x(c.ict), b = x(c.file), key = Math.round(a / 4) * 1e6 + Math.round(b / 4);
     const pair = pairs.get(key) || { a, b, commits: [] };
     pair.commits.push(c);
     pairs.set(key, pair);
@@ -415,9 +264,9 @@ function drawMarks(g, list, y, direction, counts, time, x, L, right) {
   });
 }
 
-function panelFrame(root, top, height, L, right, title, sub) {
+function panelFrame(root, top, right, title, subs) {
   const text = svg("text", { class: "title", x: 0, y: top - 14 });
-  text.append(svg("tspan", { class: "lane" }, title), svg("tspan", { class: "sub", dx: 8 }, sub));
+  text.append(svg("tspan", { class: "lane" }, title), svg("tspan", { class: "sub", dx: 8 }, fitted(right - 10 - title.length * 8, subs) || ""));
   root.append(text);
 }
 function scaleLabels(root, L, right, entries) {
@@ -431,7 +280,7 @@ function scaleLabels(root, L, right, entries) {
 }
 
 function drawDrift(root, g, list, top, height, L, right) {
-  panelFrame(root, top, height, L, right, "Drift", "file time − in-commit time");
+  panelFrame(root, top, right, "Drift", ["file time − in-commit time"]);
   const near = list.filter((c) => c.to >= L && c.from <= right).flatMap((c) => c.commits).map((c) => c.file - c.ict);
   let low = Math.min(0, least(near)), high = Math.max(0, most(near));
   if (low === high) { low = -1; high = 1; }
@@ -463,7 +312,8 @@ function drawSizes(root, g, list, top, height, L, right) {
   }
   const anyDown = near.some((c) => c.down), joined = near.some((c) => c.commits.length > 1);
   const title = MEASURES.find(([kind]) => kind === state.measure)[1];
-  panelFrame(root, top, height, L, right, title, (anyDown ? "added above the line, removed below" : "added") + (joined ? "; summed where commits share a place" : ""));
+  const what = anyDown ? ["added above the line, removed below", "added above, removed below"] : ["added"];
+  panelFrame(root, top, right, title, joined ? [what[0] + "; summed where commits share a place", ...what.map((text) => text + "; summed"), ...what] : what);
   const high = Math.max(1, most(near.map((c) => c.up))), low = Math.max(0, most(near.map((c) => c.down)));
   const y = (value) => top + (high - value) / (high + low) * height;
   scaleLabels(root, L, right, [[y(0), "0", true], [y(high), compact(high, bytes), false], ...(low ? [[y(-low), "−" + compact(low, bytes), false]] : [])]);
@@ -577,12 +427,13 @@ function placeFlag({ px, texts, box, text }, W) {
 
 // --------------------------------------------------------------------------------------------- the overview
 
-function drawOverview(W, L, right) {
-  const H = 40, root = svg("svg", { viewBox: `0 0 ${W} ${H}`, height: H });
+// What does not depend on the view is drawn once for each width.
+function overviewBase(W, L, right) {
+  const H = 40, root = svg("g");
   const place = (u) => L + (u - whole[0]) / (whole[1] - whole[0]) * (right - L), x = (t) => place(axis(t));
   const bins = new Map();
-  for (const c of commits) {
-    const key = Math.floor((x(c.t) - L) / 4);
+  for (const [u] of LANES.counted) {
+    const key = Math.floor((place(u) - L) / 4);
     bins.set(key, (bins.get(key) || 0) + 1);
   }
   const fullest = Math.log2(1 + most([...bins.values()]));
@@ -596,6 +447,12 @@ function drawOverview(W, L, right) {
     const height = Math.max(3, Math.log2(1 + n) / fullest * (H - 10));
     root.append(svg("rect", { class: "bin", x: L + key * 4, y: H - 3 - height, width: 3, height }));
   }
+  return { W, L, x, place, root };
+}
+function drawOverview(W, L, right) {
+  if (base === null || base.W !== W || base.L !== L) base = overviewBase(W, L, right);
+  const H = 40, { place, x } = base, root = svg("svg", { viewBox: `0 0 ${W} ${H}`, height: H });
+  root.append(base.root);
   let a = Math.max(place(state.view[0]), L), b = Math.min(place(state.view[1]), right);
   if (b - a < 6) { const middle = (a + b) / 2; a = middle - 3; b = middle + 3; }
   for (const [from, to] of [[L, a], [b, right]]) if (to > from) root.append(svg("rect", { class: "veil", x: from, y: 0, width: to - from, height: H }));
@@ -604,6 +461,7 @@ function drawOverview(W, L, right) {
   $("overview").replaceChildren(root);
   overview = { x, a, b, L, right, at: (px) => whole[0] + (px - L) / (right - L) * (whole[1] - whole[0]) };
 }
+let base = null;
 let overview = null;
 
 // --------------------------------------------------------------------------------------------- the pointer
@@ -838,7 +696,8 @@ function badge(c) {
 if (data.check !== null) {
   const { counts } = data.check, box = $("findings");
   $("checked").hidden = false;
-  $("findings-title").textContent = findings.length ? "Findings: " + SEVERITIES.filter((s) => counts[s]).map((s) => plural(counts[s], s)).join(", ").replace(/infos\b/, "info") : "A check found nothing";
+  $("checked").classList.toggle("clean", !findings.length);
+  $("findings-title").textContent = findings.length ? "Findings: " + SEVERITIES.filter((s) => counts[s]).map((s) => plural(counts[s], s)).join(", ").replace(/infos\b/, "info") : `A check of version ${data.check.version} found nothing.`;
   for (const each of findings.slice(0, 200)) {
     const c = byVersion.get(each.version), place = each.version === null ? "" : "v" + each.version;
     const go = c ? el("button", { type: "button" }, place) : place;
@@ -853,14 +712,14 @@ if (data.check !== null) {
 
 const PAGE = 25;
 let pageIndex = 0, rowsShown = [];
-const COLUMNS = [["Version", "num"], ["Time that counts (UTC)", ""], ["Clock", ""], ["Drift", "num"], ["Operation", ""], ["Rows", "num"], ["Files", "num"], ["Bytes", "num"], ["User metadata", "long"]];
+const COLUMNS = [["Version", "num"], ["Time that counts (UTC)", ""], ["Clock", ""], ["Drift", "num"], ["Operation", "long"], ["Rows", "num"], ["Files", "num"], ["Bytes", "num"], ["User metadata", "long"]];
 function table() {
   const told = commits.some((c) => c.raw.user_metadata !== null);
   const columns = told ? COLUMNS : COLUMNS.slice(0, -1);
   const words = $("filter").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
   const match = (c) => {
-    const text = [`v${c.version}`, c.raw.timestamp, c.operation, c.raw.user_metadata, c.raw.engine_info, c.raw.clock].join(" ").toLowerCase();
-    return words.every((word) => text.includes(word));
+    c.text ??= [`v${c.version}`, c.raw.timestamp, c.operation, c.raw.user_metadata, c.raw.engine_info, c.raw.clock].join(" ").toLowerCase();
+    return words.every((word) => c.text.includes(word));
   };
   rowsShown = commits.filter(match).reverse();
   const last = Math.max(0, Math.ceil(rowsShown.length / PAGE) - 1);
@@ -944,8 +803,8 @@ function pressed(group, chosen) {
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     const text = $("instant").value.trim();
-    const ms = /^-?\d{5,}$/.test(text) ? Number(text) : /(Z|[+-]\d\d:?\d\d)$/i.test(text) ? Date.parse(text.replace(" ", "T")) : NaN;
-    $("instant").setCustomValidity(Number.isFinite(ms) ? "" : "An instant with its zone, such as 2026-11-20T10:00:00Z, or milliseconds");
+    const ms = instantOf(text);
+    $("instant").setCustomValidity(Number.isFinite(ms) ? "" : INSTANT_HINT);
     if (!Number.isFinite(ms)) { $("instant").reportValidity(); return; }
     state.cursor = ms;
     state.pointer = null;
@@ -964,4 +823,3 @@ window.deltalogTimeline = { resolveAt, data };
 draw();
 cards();
 table();
-})();
