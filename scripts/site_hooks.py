@@ -68,8 +68,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     # mkdocstrings would start a process of a formatter for each signature.
     assert callable(rendering._get_formatter)
     rendering._get_formatter = lambda: one_parameter_a_line
-    config.repo_url = repository()
-    config.repo_name = config.repo_url and "/".join(config.repo_url.split("/")[-2:])
+    # Not as `repo_url`, for which the theme asks the forge for the number of stars.
+    config.extra["repository"] = source = repository()
+    if source:
+        config.extra["social"] = [{"icon": "simple/git", "link": source, "name": "Source"}]
     listed = set(_listed(config.nav))
     rank = {name: at for at, name in enumerate(config.extra["order"])}
     config.nav = _expanded(config.nav, Path(config.docs_dir), listed, rank)
@@ -231,8 +233,9 @@ def title(path: str) -> str:
 
 def _target(target: str, folder: str, source: str, known: set[str], config: MkDocsConfig) -> str | None:
     """The target of a link as the site needs it; None if nothing of the site or of a repository is meant."""
-    blob = f"{config.repo_url}/blob/main/"
-    if config.repo_url and target.startswith(blob):
+    repository = config.extra["repository"]
+    blob = f"{repository}/blob/main/"
+    if repository and target.startswith(blob):
         target, folder = target.removeprefix(blob), ""
     elif re.match(r"[a-z]+:|#", target):
         return target
@@ -243,7 +246,7 @@ def _target(target: str, folder: str, source: str, known: set[str], config: MkDo
         return posixpath.relpath(uri, posixpath.dirname(source) or ".") + mark + anchor
     if not (ROOT / path).exists():
         return target  # MkDocs warns about it
-    if not config.repo_url:
+    if not repository:
         return None
     kind = "tree" if (ROOT / path).is_dir() else "blob"
-    return f"{config.repo_url}/{kind}/main/{path}{mark}{anchor}"
+    return f"{repository}/{kind}/main/{path}{mark}{anchor}"

@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
 import subprocess
 import sys
 import urllib.parse
@@ -86,6 +87,24 @@ def test_every_link_and_anchor_leads_somewhere(site: Path) -> None:
                 wrong.append(f"{page.relative_to(site)}: {link}")
     assert seen > 5000
     assert wrong == []
+
+
+def test_a_long_signature_has_a_line_for_each_parameter() -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings_handlers")
+    hooks = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
+    split = hooks["one_parameter_a_line"]
+    code = "def read(where: dict[str, int] = {}, *, at: snapshots.Snapshot | pa.Table, sep=', (') -> list[int]: pass"
+    assert split(code, 200) == code.replace("snapshots.", "")
+    assert split(code, 40).splitlines() == [
+        "def read(",
+        "    where: dict[str, int] = {},",
+        "    *,",
+        "    at: Snapshot | pa.Table,",
+        "    sep=', (',",
+        ") -> list[int]: pass",
+    ]
+    assert split("def read() -> None: pass", 10) == "def read() -> None: pass"
 
 
 # ------------------------------------------------------------------------------------------- what has a place
