@@ -195,7 +195,7 @@ def show_report(
         head, *body = rows
         out.document([dict(zip(head, line, strict=True)) for line in body])
     else:
-        out.print(report.markdown(rows).rstrip("\n"))
+        out.print(*report.markdown(rows).splitlines())
 
 
 @app.command(epilog=examples("deltalog conformance export cases"))
@@ -287,7 +287,7 @@ def _print_pairs(out: Output, document: dict[str, Any], summary: str) -> None:
                 table.add_row(*(plain(cell) for cell in cells))
     if table.row_count:
         out.print(table, "")
-    out.print(summary.rstrip("\n"))
+    out.print(*summary.splitlines())
 
 
 def _chosen(area: str | None, patterns: list[str] | None) -> list[Case]:

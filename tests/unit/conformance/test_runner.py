@@ -224,6 +224,17 @@ def test_the_command_lists_cases() -> None:
 # ---------------------------------------------------------------------------------------- reports and files
 
 
+def test_a_report_has_a_line_for_each_row(tmp_path: Path) -> None:
+    files = []
+    for name in ("one", "two"):
+        files.append(tmp_path / f"{name}.json")
+        found = document(name, "1", "1.2", run(Answers(ids(5)), [a_case(Rows(ids(5)))]))
+        files[-1].write_text(json.dumps(found))
+    assert command("report", *map(str, files)).splitlines() == [
+        "| area | one 1 | two 1 |", "| --- | --- | --- |", "| reading | 1 of 1 | 1 of 1 |", "| all | 1 of 1 | 1 of 1 |",
+    ]  # fmt: skip
+
+
 def test_the_matrix_counts_by_area() -> None:
     mine = document("mine", "1", "1.0", run(Answers(ids(5)), LATE.values()))
     rows = matrix([mine, document("other", "", "1.0", [])])
