@@ -65,6 +65,7 @@ def list_cases(area: _Area = None, case: _Case = None, as_json: _Json = False) -
     epilog=examples(
         "deltalog conformance run --engine polars --area reading",
         "deltalog conformance run --engine my_package:MyEngine --json > mine.json",
+        "deltalog conformance run --engine my_adapter:MyEngine --python venv/bin/python",
     )
 )
 def run(
@@ -77,6 +78,15 @@ def run(
             "that speaks the line protocol.",
         ),
     ],
+    python: Annotated[
+        Path | None,
+        typer.Option(
+            "--python",
+            metavar="FILE",
+            help="The Python of the environment in which module:Class runs; deltalog need not be installed there. "
+            "Default: deltalog's own.",
+        ),
+    ] = None,
     area: _Area = None,
     case: _Case = None,
     limit_seconds: Annotated[
@@ -107,7 +117,7 @@ def run(
     from deltalog.conformance.catalog_server import catalog_for
 
     chosen, out = _chosen(area, case), Output(as_json)
-    started = start_engine(engine, limit_seconds, cache=cache, log=log)
+    started = start_engine(engine, limit_seconds, cache=cache, log=log, python=python)
     began_s = time.monotonic()
     with out.working(f"Running {len(chosen)} cases on {engine}"), started:
         self_check(started)

@@ -186,6 +186,11 @@ def test_unknown_engines_are_refused(name: str) -> None:
         load_engine(name)
 
 
+def test_a_program_is_not_loaded_into_this_process() -> None:
+    with pytest.raises(CallError, match=r"`with start_engine\('command:venv/bin/python x\.py'\) as engine:`"):
+        load_engine("command:venv/bin/python x.py")
+
+
 def test_the_calls_of_a_case_are_those_that_it_makes(monkeypatch: pytest.MonkeyPatch, is_long: bool) -> None:
     made: list[str] = []
     ask = remote._Calls._ask
