@@ -6,16 +6,18 @@ import contextlib
 import fnmatch
 import json
 import time
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deltalog.cli.options import examples
-from deltalog.cli.output import Output, plain
+from deltalog.cli.output import Output, plain, plural, report_warning
 
 if TYPE_CHECKING:
-    from deltalog.conformance import Case
+    from deltalog.conformance import Case, Outcome
 
 app = typer.Typer(
     help="Test whether an engine reads and writes Delta tables according to the protocol.",
@@ -38,22 +40,24 @@ _Cache = Annotated[
     ),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+# The columns of a list of cases after their ids.
+_LISTED = ("area", "calls", "about")
 
 
 @app.command("list", epilog=examples("deltalog conformance list --area reading"))
 def list_cases(area: _Area = None, case: _Case = None, as_json: _Json = False) -> None:
-    """List the cases with id, area and title."""
+    """List the cases with id, area, the calls that they make, and title."""
     from deltalog.conformance import SUITE_VERSION
 
     chosen, out = _chosen(area, case), Output(as_json)
     if as_json:
         out.document({"suite": SUITE_VERSION, "cases": [_described(each) for each in chosen]})
         return
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("id", "area", "about", box=None)
+    table = Table(Column("id", no_wrap=True), *(Column(name, overflow="fold") for name in _LISTED), box=None)
     for each in chosen:
-        table.add_row(plain(each.id), plain(each.area), plain(each.about))
+        table.add_row(*map(plain, (each.id, each.area, ", ".join(each.calls), each.about)))
     out.print(table, f"{len(chosen)} cases, suite {SUITE_VERSION}.")
 
 
@@ -61,6 +65,7 @@ def list_cases(area: _Area = None, case: _Case = None, as_json: _Json = False) -
     epilog=examples(
         "deltalog conformance run --engine polars --area reading",
         "deltalog conformance run --engine my_package:MyEngine --json > mine.json",
+        "deltalog conformance run --engine my_adapter:MyEngine --python venv/bin/python",
     )
 )
 def run(
@@ -73,6 +78,15 @@ def run(
             "that speaks the line protocol.",
         ),
     ],
+    python: Annotated[
+        Path | None,
+        typer.Option(
+            "--python",
+            metavar="FILE",
+            help="The Python of the environment in which module:Class runs; deltalog need not be installed there. "
+            "Default: deltalog's own.",
+        ),
+    ] = None,
     area: _Area = None,
     case: _Case = None,
     limit_seconds: Annotated[
@@ -103,7 +117,7 @@ def run(
     from deltalog.conformance.catalog_server import catalog_for
 
     chosen, out = _chosen(area, case), Output(as_json)
-    started = start_engine(engine, limit_seconds, cache=cache, log=log)
+    started = start_engine(engine, limit_seconds, cache=cache, log=log, python=python)
     began_s = time.monotonic()
     with out.working(f"Running {len(chosen)} cases on {engine}"), started:
         self_check(started)
@@ -122,6 +136,8 @@ def run(
         out.document(document)
     else:
         _print(out, document)
+    if document["summary"]["skipped"] == len(outcomes):
+        report_warning("NoCaseRun", _only_skipped(chosen, outcomes, started.calls), as_json)
     if document["summary"]["failed"]:
         raise typer.Exit(1)
 
@@ -195,7 +211,7 @@ def show_report(
         head, *body = rows
         out.document([dict(zip(head, line, strict=True)) for line in body])
     else:
-        out.print(report.markdown(rows).rstrip("\n"))
+        out.print(*report.markdown(rows).splitlines())
 
 
 @app.command(epilog=examples("deltalog conformance export cases"))
@@ -276,6 +292,17 @@ def pairs(
         raise typer.Exit(1)
 
 
+def _only_skipped(cases: Sequence[Case], outcomes: Sequence[Outcome], calls: Collection[str]) -> str:
+    """What is said of a run without a passed or failed case. ``calls``: those that the engine says it has."""
+    needed = Counter(call for case in cases for call in case.calls if call not in calls)
+    reason, number = Counter(outcome.reason for outcome in outcomes).most_common(1)[0]
+    text = f"No case passed or failed: {plural(len(outcomes), 'case')} skipped, {number:,} for the reason: {reason}."
+    if needed:
+        missing = ", ".join(f"{call} ({count:,})" for call, count in needed.most_common(5))
+        text += f" These cases make calls that the adapter does not list: {missing}."
+    return text
+
+
 def _print_pairs(out: Output, document: dict[str, Any], summary: str) -> None:
     from rich.table import Table
 
@@ -287,7 +314,7 @@ def _print_pairs(out: Output, document: dict[str, Any], summary: str) -> None:
                 table.add_row(*(plain(cell) for cell in cells))
     if table.row_count:
         out.print(table, "")
-    out.print(summary.rstrip("\n"))
+    out.print(*summary.splitlines())
 
 
 def _chosen(area: str | None, patterns: list[str] | None) -> list[Case]:
@@ -306,7 +333,7 @@ def _chosen(area: str | None, patterns: list[str] | None) -> list[Case]:
 def _described(case: Case) -> dict[str, Any]:
     return {
         "id": case.id, "area": case.area, "about": case.about, "section": case.section, "basis": case.basis,
-        "rule": case.rule,
+        "rule": case.rule, "calls": list(case.calls),
     }  # fmt: skip
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_OLDEST = (3, 10)
 
 
 def find_package() -> None:
@@ -26,6 +28,10 @@ def find_package() -> None:
 
 
 def main() -> None:
+    if sys.version_info < _OLDEST:
+        needed, found = (".".join(map(str, each)) for each in (_OLDEST, sys.version_info[:2]))
+        print(json.dumps({"protocol": 1, "error": f"adapters need Python {needed} or newer, and this is {found}"}))
+        return
     # Python puts the folder of a program first on the path; the modules of this one are not top-level modules.
     sys.path[:] = [each for each in sys.path if not each or Path(each).resolve() != Path(__file__).resolve().parent]
     find_package()

@@ -250,9 +250,26 @@ class Case:
         """Whether the case changes the table; if so, every run needs its own copy of the table."""
         return any(isinstance(_inner(step), (Write, Create, Clone, Begin, Put, Stage, Ratify)) for step in self.steps)
 
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The calls of an engine that the steps make, each once, in the order of their first use."""
+        first = ("of_catalog",) if self.area == CATALOG_MANAGED else ()
+        made = (_call(_inner(step)) for step in self.steps)
+        return tuple(dict.fromkeys((*first, *(call for call in made if call is not None))))
+
 
 def _inner(step: Step) -> Step:
     return _inner(step.step) if isinstance(step, (Refused, MayRefuse)) else step
+
+
+def _call(step: Step) -> str | None:
+    """The call that a step makes; None if it is no call of the engine."""
+    if isinstance(step, Write):
+        return step.call
+    if isinstance(step, Rows) and step.at_us is not None:
+        return "rows_at_us"
+    kinds = (Rows, TrackedRows, VersionAt, LatestVersion, History, Changes, Create, Clone, Begin)
+    return step.kind.replace("-", "_") if isinstance(step, kinds) else None
 
 
 def step_to_json(step: Step) -> dict[str, Any]:

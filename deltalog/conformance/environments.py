@@ -30,7 +30,8 @@ from deltalog.errors import CallError
 CACHE_VARIABLE = "DELTALOG_CONFORMANCE_CACHE"
 #: The file that describes an environment; an environment without it is incomplete.
 DESCRIPTION = "environment.json"
-_COMMAND = "command:"
+#: What the command line of a program begins with, where the name of an engine is expected.
+COMMAND = "command:"
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 _ADAPTERS = "deltalog.conformance.engines"
 # Variables with which Python would find packages of another environment.
@@ -188,12 +189,15 @@ def missing_here(recipe: Recipe) -> list[str]:
     return [module for module in recipe.here or () if importlib.util.find_spec(module) is None]
 
 
-def launch_of(name: str, cache: Path | None = None) -> Launch:
+def launch_of(name: str, cache: Path | None = None, python: Path | None = None) -> Launch:
     """How to start an engine: the name of an engine of the kit, ``module:Class`` from the current directory or the
-    Python path, or ``command:`` and the command line of a program. Raises CallError if there is no such engine, or if
-    it is not installed."""
-    if name.startswith(_COMMAND):
-        command = shlex.split(name.removeprefix(_COMMAND))
+    Python path, or ``command:`` and the command line of a program. ``python``: the interpreter of the environment in
+    which an adapter runs. Raises CallError if there is no such engine, if it is not installed, or if ``python`` is
+    given for a program or is a directory."""
+    if python is not None:
+        return _by_python(name, python)
+    if name.startswith(COMMAND):
+        command = shlex.split(name.removeprefix(COMMAND))
         if not command:
             raise CallError("command: is followed by the command line of a program.")
         return Launch(command[0], command, "the command")
@@ -220,6 +224,20 @@ def launch_in(name: str, environment: Path) -> Launch:
     # Isolated: without the user's packages, and without the current directory.
     python = [str(environment / "bin" / "python"), "-I", "-X", "utf8"]
     return Launch(name, [*python, *_served(recipe)], str(environment), variables)
+
+
+def _by_python(name: str, python: Path) -> Launch:
+    """How to start an adapter in the environment of an interpreter, which need not have deltalog."""
+    is_named = not name.startswith(COMMAND) and (name in RECIPES or ":" not in name)
+    recipe = recipe_of(name) if is_named else Recipe(adapter=name, packages=("pyarrow",))
+    if name.startswith(COMMAND) or recipe.adapter is None:
+        raise CallError(f"{name} is a program, which no Python starts: name the interpreter in its command line.")
+    python = python.expanduser()
+    if python.is_dir():
+        raise CallError(f"{python} is a directory: give the interpreter in it, such as {python / 'bin' / 'python'}.")
+    # Not resolved: the interpreter of a virtual environment is a link, and Python finds the environment by its place.
+    command = [str(python.absolute()), "-X", "utf8", *_served(recipe), "--path", os.getcwd()]
+    return Launch(name, command, f"the environment of {python}", {**_OTHER_PACKAGES, **recipe.variables})
 
 
 def _here(name: str, recipe: Recipe) -> Launch:

@@ -9,7 +9,7 @@ from pathlib import Path
 from deltalog.conformance.case import FAILED, PASSED, READING, Case, LatestVersion, Rows, Step
 from deltalog.conformance.cases.common import Timeline, ids
 from deltalog.conformance.engine import Engine
-from deltalog.conformance.environments import RECIPES, launch_of, recipe_of
+from deltalog.conformance.environments import COMMAND, RECIPES, launch_of, recipe_of
 from deltalog.conformance.remote import AdapterError, RemoteEngine
 from deltalog.conformance.runner import run_case
 from deltalog.errors import CallError
@@ -19,7 +19,13 @@ _LIMIT_SECONDS = 120.0
 
 def load_engine(name: str) -> Engine:
     """Load the adapter of an engine into this process: the name of an engine of the kit, or ``module:Class``. Raises
-    CallError if there is no such engine, or if a package that it requires is not installed here."""
+    CallError if there is no such engine, if a package that it requires is not installed here, or if it runs only in a
+    process of its own, which ``start_engine`` starts."""
+    if name.startswith(COMMAND):
+        raise CallError(
+            f"{name} is a program, and cannot be loaded into this process: use start_engine, as in "
+            f"`with start_engine({name!r}) as engine:`."
+        )
     place = name if name not in RECIPES and ":" in name else recipe_of(name).adapter
     if place is None:
         raise CallError(f"the engine {name} runs only in a process of its own: use start_engine.")
@@ -37,16 +43,23 @@ def load_engine(name: str) -> Engine:
 
 
 def start_engine(
-    name: str, limit_seconds: float = _LIMIT_SECONDS, *, cache: Path | None = None, log: Path | None = None
+    name: str,
+    limit_seconds: float = _LIMIT_SECONDS,
+    *,
+    cache: Path | None = None,
+    log: Path | None = None,
+    python: Path | None = None,
 ) -> RemoteEngine:
     """An engine in a process of its own, which starts when the block of the context manager is entered.
 
     ``name``: as for ``load_engine``, or ``command:`` and the command line of a program that speaks the line protocol.
     ``limit_seconds``: the time limit per case. ``cache``: the directory of the environments that ``deltalog conformance
-    install`` has made. ``log``: a file for the standard error of the process. Raises CallError if there is no such
-    engine, or if it is not installed.
+    install`` has made. ``log``: a file for the standard error of the process. ``python``: the interpreter of the
+    environment in which the adapter runs, 3.10 or newer; deltalog need not be installed there. Modules are found in
+    that environment and in the current directory, not by PYTHONPATH. Raises CallError if there is no such engine, if it
+    is not installed, or if ``python`` cannot start it.
     """
-    return RemoteEngine(launch_of(name, cache), limit_seconds, log=log)
+    return RemoteEngine(launch_of(name, cache, python), limit_seconds, log=log)
 
 
 def self_check(engine: Engine) -> None:

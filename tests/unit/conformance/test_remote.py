@@ -4,6 +4,7 @@ do not work, which end the run."""
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,7 @@ from deltalog.conformance import (
     self_check,
     start_engine,
 )
-from deltalog.conformance.case import CATALOG_MANAGED, Changes, LatestVersion, Rows
+from deltalog.conformance.case import CATALOG_MANAGED, Changes, LatestVersion, MayRefuse, Refused, Rows
 from deltalog.conformance.cases.common import Timeline, ids
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.remote import EngineFailure, EngineGone, EngineRefusal, Launch
@@ -425,6 +427,145 @@ def test_the_engine_of_the_page_in_another_language(tmp_path: Path) -> None:
     assert engine.name == "shell" and [outcome.outcome for outcome in outcomes] == ["passed", "failed", "skipped"]
     assert outcomes[1].reason == "step 1, latest-version: the result is 2, not 3"
     assert outcomes[2].reason == "anything but the latest version"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that has pyarrow, and neither deltalog nor its other dependencies."""
+    place = tmp_path_factory.mktemp("environment") / "venv"
+    venv.EnvBuilder(symlinks=True).create(place)
+    [packages] = place.glob("lib/python*/site-packages")
+    for name in ("pyarrow", "numpy"):  # older versions of pyarrow cannot be imported without numpy
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            found = Path(spec.origin).parent
+            for each in (found, *found.parent.glob(f"{name}-*.dist-info")):
+                (packages / each.name).symlink_to(each)
+    return place / "bin" / "python"
+
+
+def test_the_engine_of_the_page_in_an_environment_of_its_own(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The class of docs/conformance.md runs in a Python that has neither deltalog nor what PYTHONPATH names."""
+    page = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"^```python\n(# my_adapter\.py\n.*?)^```", page, re.M | re.S)
+    (tmp_path / "my_adapter.py").write_text(text + _ABOUT, encoding="utf-8")
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "outside.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "path"), str(ROOT)]))
+    cases = {case.id: case for case in all_cases()}
+    with start_engine("my_adapter:About", python=environment) as engine:
+        self_check(engine)
+        assert (engine.name, engine.version, engine.environment["pyarrow"]) == ("mine", "1.2", pa.__version__)
+        chosen = ("read-type-long", "read-partition-string", "travel-time-exact", "read-no-protocol")
+        outcomes = list(run(engine, [cases[id] for id in chosen]))
+        [about] = engine.rows("about")
+    assert [outcome.outcome for outcome in outcomes] == ["passed", "failed", "skipped", "failed"]
+    assert outcomes[2].reason == "rows at a point in time"
+    assert about == {
+        "prefix": str(environment.parents[1]), "found": ["deltalog", "pyarrow"],
+        "deltalog": str(Path(line_server.__file__).parents[1] / "__init__.py"),
+    }  # fmt: skip
+
+
+_ABOUT = """
+
+import importlib.util
+import sys
+
+
+class About(MyEngine):
+    def rows(self, path, version=None, timestamp_ms=None):
+        if path != "about":
+            return super().rows(path, version, timestamp_ms)
+        names = ("deltalog", "msgspec", "outside", "pyarrow", "spark_ext", "tests")
+        found = [name for name in names if importlib.util.find_spec(name) is not None]
+        return [{"prefix": sys.prefix, "found": found, "deltalog": importlib.util.find_spec("deltalog").origin}]
+"""
+
+
+def test_the_command_runs_an_engine_by_another_python(environment: Path, tmp_path: Path) -> None:
+    """The path of the interpreter may be relative to the current directory."""
+    adapter = 'from deltalog.conformance.engine import Engine\n\nclass Empty(Engine):\n    name = "empty"\n'
+    (tmp_path / "empty.py").write_text(adapter, encoding="utf-8")
+    relative = os.path.relpath(environment, tmp_path)
+    command = [sys.executable, "-m", "deltalog.cli.main", "conformance", "run", "--json"]
+    done = subprocess.run(
+        [*command, "--engine", "empty:Empty", "--python", relative, "--case", "ict-late-exact-later"],
+        capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["engine"] == "empty"
+    assert found["environment"] == {"python": platform.python_version(), "pyarrow": pa.__version__}
+    assert found["cases"][0]["reason"] == "reading"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("command:sh engine.sh", "is a program, which no Python starts"),
+        ("kernel-java", "is a program, which no Python starts"),
+        ("nowhere", "there is no engine 'nowhere'"),
+        ("mine:Tiny", "is a directory: give the interpreter in it, such as .*bin/python"),
+    ],
+)
+def test_what_another_python_cannot_start(name: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CallError, match=message):
+        start_engine(name, python=tmp_path)
+
+
+def test_an_older_python_is_refused_by_name() -> None:
+    """The bootstrap file does not import the rest of deltalog there, which such a Python cannot read."""
+    bootstrap = Path(line_server.__file__).with_name("bootstrap.py")
+    code = f"import runpy, sys; sys.version_info = (3, 8, 18); runpy.run_path({str(bootstrap)!r}, run_name='__main__')"
+    launch = Launch("old", [sys.executable, "-I", "-S", "-c", code], "here")
+    with pytest.raises(AdapterError, match=r"cannot run here: adapters need Python 3\.10 or newer, and this is 3\.8$"):
+        RemoteEngine(launch).__enter__()
+
+
+def test_a_program_gets_the_calls_that_it_does_not_list() -> None:
+    """Its answer is the reason why the case is skipped."""
+    code = (
+        "import json, sys\n"
+        """print('{"protocol": 1, "engine": "e", "calls": ["latest_version"]}', flush=True)\n"""
+        "for line in sys.stdin:\n"
+        "    request = json.loads(line)\n"
+        "    print(json.dumps({'id': request['id'], 'not_supported': 'no ' + request['call']}), flush=True)\n"
+    )
+    with RemoteEngine(Launch("e", [sys.executable, "-I", "-S", "-c", code], "here")) as engine:
+        [outcome] = run(engine, [LATE["ict-late-exact-enablement"]])
+    assert (outcome.outcome, outcome.reason) == ("skipped", "no rows")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "refused_step", "other_step"),
+    [
+        ("refused", "unsupported feature: x", "passed", "skipped"),
+        ("refused", "another error", "passed", "failed"),
+        ("failed", "unsupported feature: x", "skipped", "skipped"),
+        ("failed", "another error", "failed", "failed"),
+    ],
+)
+def test_what_an_error_does_to_its_case(answer: str, message: str, refused_step: str, other_step: str) -> None:
+    """The table of docs/conformance.md."""
+    code = (
+        "import json, sys\n"
+        """print('{"protocol": 1, "engine": "e", "lacks": "unsupported feature"}', flush=True)\n"""
+        "for line in sys.stdin:\n"
+        f"    said = {{{answer!r}: {{'type': 'E', 'message': {message!r}}}}}\n"
+        "    print(json.dumps({'id': json.loads(line)['id'], **said}), flush=True)\n"
+    )
+    rows = Rows(ids(1))
+    cases = [
+        Case("a-case", "reading", "A case", "actions", Timeline(at=(0, 1)), (step,))
+        for step in (Refused(rows), MayRefuse(rows), rows)
+    ]
+    with RemoteEngine(Launch("e", [sys.executable, "-I", "-S", "-c", code], "here")) as engine:
+        outcomes = [outcome.outcome for outcome in run(engine, cases)]
+    assert outcomes == [refused_step, refused_step, other_step]
 
 
 def test_requests_in_json_are_what_the_page_says(tmp_path: Path) -> None:

@@ -15,8 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltalog import CallError, DeltaTable
-from deltalog.conformance import Case, Engine, NotSupported, all_cases, load_engine, run, run_case
-from deltalog.conformance.case import Clone, LatestVersion, Log, MayRefuse, Refused, Rows, Write
+from deltalog.conformance import (
+    Case,
+    Engine,
+    NotSupported,
+    all_cases,
+    line_protocol,
+    load_engine,
+    remote,
+    run,
+    run_case,
+    start_engine,
+)
+from deltalog.conformance.case import CATALOG_MANAGED, Clone, LatestVersion, Log, MayRefuse, Refused, Rows, Write
 from deltalog.conformance.cases.common import Timeline, ids, minute
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 from deltalog.conformance.export import export_cases
@@ -175,6 +186,30 @@ def test_unknown_engines_are_refused(name: str) -> None:
         load_engine(name)
 
 
+def test_a_program_is_not_loaded_into_this_process() -> None:
+    with pytest.raises(CallError, match=r"`with start_engine\('command:venv/bin/python x\.py'\) as engine:`"):
+        load_engine("command:venv/bin/python x.py")
+
+
+def test_the_calls_of_a_case_are_those_that_it_makes(monkeypatch: pytest.MonkeyPatch, is_long: bool) -> None:
+    made: list[str] = []
+    ask = remote._Calls._ask
+
+    def recording(self: remote._Calls, call: str, arguments: Any) -> Any:
+        made.append(call)
+        return ask(self, call, arguments)
+
+    monkeypatch.setattr(remote._Calls, "_ask", recording)
+    by_calls = {case.calls: case for case in all_cases() if case.area != CATALOG_MANAGED}
+    with start_engine("deltalog") as engine:
+        for calls, case in [*by_calls.items()][:: 1 if is_long else 3]:
+            made.clear()
+            [outcome] = run(engine, [case])
+            assert (outcome.outcome, tuple(dict.fromkeys(made))) == ("passed", calls), case.id
+    assert {call for calls in by_calls for call in calls} == set(line_protocol.CALLS) - {"of_catalog"}
+    assert all(case.calls[0] == "of_catalog" for case in all_cases() if case.area == CATALOG_MANAGED)
+
+
 # ------------------------------------------------------------------------------------------- the command
 
 
@@ -213,15 +248,51 @@ def test_the_command_ends_with_an_adapter_that_does_not_work() -> None:
     assert text == ""
 
 
+def test_a_run_in_which_every_case_is_skipped_warns() -> None:
+    """With the calls that the cases need. A run with an outcome does not warn."""
+    awkward = ("run", "--engine", "tests.support.conformance.awkward:Awkward", "--case", "write-append")
+    text = warnings_of(*awkward, "--case", "write-delete", "--json")
+    assert json.loads(text) == {
+        "warning": "NoCaseRun",
+        "message": "No case passed or failed: 2 cases skipped, 1 for the reason: appending. "
+        "These cases make calls that the adapter does not list: append (1), delete (1).",
+    }
+    assert warnings_of(*awkward, "--case", "ict-late-exact-enablement", status=1) == ""
+
+
+def warnings_of(*arguments: str, status: int = 0) -> str:
+    """What the command writes to standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deltalog.cli.main", "conformance", *arguments],
+        capture_output=True, text=True, timeout=300, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stderr
+
+
 def test_the_command_lists_cases() -> None:
     found = json.loads(command("list", "--area", "in-commit-timestamps", "--json"))
     assert len(found["cases"]) >= 100 and {case["area"] for case in found["cases"]} == {"in-commit-timestamps"}
-    assert "ict-late-exact-enablement" in command("list", "--case", "ict-late-*")
+    calls = {case["id"]: case["calls"] for case in found["cases"]}
+    assert calls["ict-late-exact-enablement"] == ["rows"] and ["append", "rows"] in calls.values()
+    [line] = [each for each in command("list", "--case", "ict-late-*").splitlines() if "exact-enablement" in each]
+    assert line.split()[0] == "ict-late-exact-enablement" and line.split()[2] == "rows"
     command("list", "--area", "nonsense", status=2)
     command("list", "--case", "nonsense", status=2)
 
 
 # ---------------------------------------------------------------------------------------- reports and files
+
+
+def test_a_report_has_a_line_for_each_row(tmp_path: Path) -> None:
+    files = []
+    for name in ("one", "two"):
+        files.append(tmp_path / f"{name}.json")
+        found = document(name, "1", "1.2", run(Answers(ids(5)), [a_case(Rows(ids(5)))]))
+        files[-1].write_text(json.dumps(found))
+    assert command("report", *map(str, files)).splitlines() == [
+        "| area | one 1 | two 1 |", "| --- | --- | --- |", "| reading | 1 of 1 | 1 of 1 |", "| all | 1 of 1 | 1 of 1 |",
+    ]  # fmt: skip
 
 
 def test_the_matrix_counts_by_area() -> None:
