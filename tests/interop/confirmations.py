@@ -1191,6 +1191,44 @@ class Daft(Polars, RustKernel):
     }
 
 
+class DaskDeltatable(Daft):
+    def rows(self, root: Path, version: Any = None, at: str | None = None) -> pa.Table:
+        import dask_deltatable
+        import pandas
+
+        types = {"types_mapper": pandas.ArrowDtype}
+        frame = dask_deltatable.read_deltalake(str(root), version=version, datetime=at, pyarrow_to_pandas=types)
+        return pa.Table.from_pandas(frame.compute(), preserve_index=False)
+
+    def version_at(self, root: Path, ms: int) -> int:
+        """Version n has the rows 0 to n."""
+        return len(self.rows(root, at=iso(ms))) - 1
+
+    def mapped(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        stored = pa.schema([pa.field("col-1", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+        commit(root, 0, [*lines, parquet(root, "0.parquet", pa.table({"col-1": [7]}, stored))])
+        return "the column id has 7 under its physical name: " + said(self._listed, root)
+
+    def times(self, root: Path) -> str:
+        return "; ".join([self.clamped(root / "a"), self.equal_times(root / "b"), self.file_times(root / "c")])
+
+    CASES: Mapping[str, str] = {
+        "read-partition-*": "directories",
+        "checkpoint-hint-missing": "hint",
+        "feature-vector-*": "vector_without_property",
+        "feature-mapping-*": "mapped",
+        "widening-refuses-*": "forbidden_among",
+        "widening-partition-*-to-decimal-*": "widened_partition",
+        "variant-shredded-*": "shredded",
+        "ict-*": "times",
+    }
+
+
 # ------------------------------------------------------------------------------------------------------ Sail
 
 
@@ -1789,6 +1827,7 @@ CLASSES: Mapping[str, type[Any]] = {
     "duckdb": DuckDB,
     "chdb": Chdb,
     "daft": Daft,
+    "dask-deltatable": DaskDeltatable,
     "sail": Sail,
     "kernel-java": KernelJava,
 }
