@@ -6,6 +6,7 @@ have the jars of delta-spark, or none.
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import types as spark_types
 
 import deltalog
 from deltalog.conformance import Engine, NotSupported
@@ -75,10 +77,10 @@ class SparkExtEngine(_SparkEngine):
         return found
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        return self._reader(version, _text(timestamp_ms)).load(path).toArrow()
+        return _rows(self._reader(version, _text(timestamp_ms)).load(path))
 
     def rows_at_us(self, path: str, timestamp_us: int) -> Any:
-        return self._reader(None, _text_of_us(timestamp_us)).load(path).toArrow()
+        return _rows(self._reader(None, _text_of_us(timestamp_us)).load(path))
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
         return self._reader(None, _text(timestamp_ms)).snapshot(path).version
@@ -97,14 +99,16 @@ class SparkExtEngine(_SparkEngine):
         from_timestamp_ms: int | None = None,
         to_timestamp_ms: int | None = None,
     ) -> Any:
-        return reader.read_changes(
-            self.spark,
-            path,
-            from_version,
-            to_version,
-            starting_timestamp=_text(from_timestamp_ms),
-            ending_timestamp=_text(to_timestamp_ms),
-        ).toArrow()
+        return _rows(
+            reader.read_changes(
+                self.spark,
+                path,
+                from_version,
+                to_version,
+                starting_timestamp=_text(from_timestamp_ms),
+                ending_timestamp=_text(to_timestamp_ms),
+            )
+        )
 
     def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         writer.write(self._frame(schema.empty_table())).partitionBy(*partition_by).options(**properties).save(path)
@@ -178,11 +182,11 @@ class DeltaSparkEngine(_SparkEngine):
             found = found.option("versionAsOf", version)
         if timestamp_ms is not None:
             found = found.option("timestampAsOf", _text(timestamp_ms))
-        return found.load(path).toArrow()
+        return _rows(found.load(path))
 
     def rows_at_us(self, path: str, timestamp_us: int) -> Any:
         self._delta_log(path)
-        return self.spark.read.format("delta").option("timestampAsOf", _text_of_us(timestamp_us)).load(path).toArrow()
+        return _rows(self.spark.read.format("delta").option("timestampAsOf", _text_of_us(timestamp_us)).load(path))
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
         history, none = self._delta_log(path).history(), self._jvm.scala.Option.empty()
@@ -214,7 +218,7 @@ class DeltaSparkEngine(_SparkEngine):
             "endingTimestamp": _text(to_timestamp_ms),
         }
         given = {key: value for key, value in options.items() if value is not None}
-        return self.spark.read.format("delta").options(**given).load(path).toArrow()
+        return _rows(self.spark.read.format("delta").options(**given).load(path))
 
     def tracked_rows(self, path: str, version: int | None = None) -> Any:
         self._delta_log(path)
@@ -222,7 +226,7 @@ class DeltaSparkEngine(_SparkEngine):
         if version is not None:
             found = found.option("versionAsOf", version)
         hidden = ["_metadata.row_id AS _row_id", "_metadata.row_commit_version AS _row_commit_version"]
-        return found.load(path).selectExpr("*", *hidden).toArrow()
+        return _rows(found.load(path).selectExpr("*", *hidden))
 
     def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         frame = self._frame(schema.empty_table()).write.format("delta").partitionBy(*partition_by)
@@ -271,6 +275,32 @@ class DeltaSparkEngine(_SparkEngine):
 
     def checkpoint(self, path: str) -> None:
         self._delta_log(path).checkpoint()
+
+
+def _rows(frame: DataFrame) -> Any:
+    """The rows of a frame. They are no Arrow table if they have variants, because PySpark's toArrow refuses a NULL in a
+    column of variants."""
+    if "variant" not in frame.schema.simpleString():
+        return frame.toArrow()
+    return [_plain(row, frame.schema) for row in frame.collect()]
+
+
+def _plain(value: Any, kind: spark_types.DataType) -> Any:
+    """A value as PySpark collects it, with its variants as dictionaries of metadata and value, its maps as pairs, and
+    its timestamps with the time zone."""
+    if value is None:
+        return None
+    if isinstance(kind, spark_types.StructType):
+        return {field.name: _plain(value[at], field.dataType) for at, field in enumerate(kind.fields)}
+    if isinstance(kind, spark_types.ArrayType):
+        return [_plain(each, kind.elementType) for each in value]
+    if isinstance(kind, spark_types.MapType):
+        return [(_plain(key, kind.keyType), _plain(each, kind.valueType)) for key, each in value.items()]
+    if isinstance(kind, spark_types.VariantType):
+        return {"metadata": bytes(value.metadata), "value": bytes(value.value)}
+    if isinstance(kind, spark_types.TimestampType):
+        return value.astimezone(datetime.timezone.utc)
+    return bytes(value) if isinstance(kind, spark_types.BinaryType) else value
 
 
 def _json(variant: Mapping[str, bytes]) -> str:

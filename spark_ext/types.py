@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import Any
 
 import pyspark
 from pyspark.errors import PySparkValueError
+from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 
 import deltalog
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+# The metadata key with the collations of a field's text.
+_COLLATIONS = "__COLLATIONS"
 # For a top-level char or varchar column, the value of the metadata key CHAR_VARCHAR matches SIZED.
 SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
@@ -37,16 +41,49 @@ _VARIANT = getattr(spark_types, "VariantType", None)
 
 
 def to_spark(schema: deltalog.schema.StructType) -> spark_types.StructType:
-    """The Spark schema of a table schema, with nullability and field metadata. Cost: none.
+    """The Spark schema of a table schema, with nullability and field metadata. Text whose collation Spark does not know
+    is compared by its bytes, as the protocol allows. Cost: none; for each new collation, Spark analyzes a query.
 
     Raises UnsupportedFeatureError for a type that this version of Spark does not have.
     """
+    text = schema.to_json()
+    document = json.loads(text)
+    spark = SparkSession.getActiveSession() if _COLLATIONS in text else None
+    if spark is not None:
+        document = _with_known_collations(document, spark)
     try:
-        return spark_types.StructType.fromJson(json.loads(schema.to_json()))
+        return spark_types.StructType.fromJson(document)
     except (ValueError, PySparkValueError) as error:
         raise deltalog.UnsupportedFeatureError(
             f"The table has a type that PySpark {pyspark.__version__} does not support: {error}", features=()
         ) from error
+
+
+def _with_known_collations(document: Any, spark: SparkSession) -> Any:
+    """A schema in its JSON form, without the collations that the session does not know."""
+    if isinstance(document, list):
+        return [_with_known_collations(each, spark) for each in document]
+    if not isinstance(document, dict):
+        return document
+    found = {key: _with_known_collations(value, spark) for key, value in document.items()}
+    collations = found.get(_COLLATIONS)
+    if isinstance(collations, dict):
+        found[_COLLATIONS] = {path: name for path, name in collations.items() if _is_collation(str(name), spark)}
+    return found
+
+
+@functools.lru_cache(maxsize=1000)
+def _is_collation(identifier: str, spark: SparkSession) -> bool:
+    """Whether the session knows a collation, given as ``provider.name``."""
+    provider, _, name = identifier.partition(".")
+    if provider.lower() not in ("icu", "spark") or not re.fullmatch(r"\w+", name):
+        return False
+    try:
+        return bool(spark.sql(f"SELECT '' COLLATE {name} AS text").schema)
+    except Exception as error:  # classic Spark raises the error of the JVM, not one of PySpark's
+        if "COLLATION_INVALID" not in str(error):
+            raise
+        return False
 
 
 def from_spark(schema: spark_types.StructType) -> deltalog.schema.StructType:

@@ -83,9 +83,14 @@ def old_rows(
 
 
 def _under_stored_names(frame: DataFrame, files: NewFiles, is_native: bool, carried: Sequence[str]) -> DataFrame:
-    if is_native and files.is_mapped:
-        return physical_columns.under_stored_names(frame, files.schema, carried)
-    return frame
+    if not is_native:
+        return frame
+    held = files.held_schema
+    if held != files.schema:
+        types = {field.name: field.data_type for field in files.schema.fields}
+        columns = [_value(named(f.name), types[f.name], f.data_type).alias(f.name, metadata={}) for f in held.fields]
+        frame = frame.select(*columns, *map(quoted, carried))
+    return physical_columns.under_stored_names(frame, held, carried) if files.is_mapped else frame
 
 
 def _ready(

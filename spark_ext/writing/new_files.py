@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import deltalog
@@ -48,9 +48,21 @@ class NewFiles:
         return enabled.lower() == "true" and not {"variantShredding", "variantShredding-preview"}.isdisjoint(features)
 
     @property
+    def held_schema(self) -> deltalog.schema.StructType:
+        """The columns of the table without those of the type void, which files do not hold, at every depth. Raises
+        SchemaMismatchError if files cannot hold the rest."""
+        held = _without_void(self.schema)
+        if not set(held.names) - set(self.partition_columns):
+            raise deltalog.SchemaMismatchError(
+                "All columns of the table, except partition columns, have the type void, so that files cannot hold its "
+                "rows. Add a column of another type, or give the values types."
+            )
+        return held
+
+    @property
     def stored_columns(self) -> deltalog.schema.StructType:
         """The columns of the files, under their physical names."""
-        fields = [field for field in self.schema.fields if field.name not in self.partition_columns]
+        fields = [field for field in self.held_schema.fields if field.name not in self.partition_columns]
         held = deltalog.schema.StructType(tuple(fields))
         stored = physical_columns.stored_schema(held) if self.is_mapped else held
         return deltalog.schema.StructType((*stored.fields, *self.extra_columns))
@@ -61,6 +73,30 @@ class NewFiles:
         if self.is_mapped:
             return physical_columns.stored_names(self.schema, self.partition_columns)
         return self.partition_columns
+
+
+def _without_void(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
+    fields = (f for f in schema.fields if str(f.data_type) != "void")
+    return deltalog.schema.StructType(tuple(replace(f, data_type=_held(f.data_type, f.name)) for f in fields))
+
+
+def _held(data_type: Any, column: str) -> Any:
+    if isinstance(data_type, deltalog.schema.StructType):
+        held = _without_void(data_type)
+        if held.fields or not data_type.fields:
+            return held
+        data_type = "void"
+    if isinstance(data_type, deltalog.schema.ArrayType):
+        return replace(data_type, element_type=_held(data_type.element_type, column))
+    if isinstance(data_type, deltalog.schema.MapType):
+        key, value = _held(data_type.key_type, column), _held(data_type.value_type, column)
+        return replace(data_type, key_type=key, value_type=value)
+    if str(data_type) == "void":
+        raise deltalog.SchemaMismatchError(
+            f"Column {column} has an array or a map of void, or a struct whose fields all have the type void, so that "
+            "files cannot hold it. Give the values types."
+        )
+    return data_type
 
 
 def _has_variant(data_type: Any) -> bool:

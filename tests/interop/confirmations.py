@@ -115,6 +115,62 @@ def numbered(
 TIMED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}
 
 
+FEED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["changeDataFeed", "inCommitTimestamp"]}
+CDF = {"delta.enableChangeDataFeed": "true"}
+YEAR_2100 = 4_102_444_800_000
+
+
+def ended(root: Path) -> None:
+    """In-commit timestamps in versions 0 and 1, off in version 2; the files are a day younger."""
+    day = T + 24 * HOUR_MS
+    numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "true", **CDF}, **FEED)
+    metadata = head(schema_text(id="long"), {ICT: "false", **CDF})[1]
+    add = parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))
+    commit(root, 2, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, add], day + 2000)
+
+
+def ahead(root: Path, second_ms: int) -> None:
+    """In-commit timestamps T and ``second_ms``."""
+    numbered(root, [T, T + HOUR_MS], [T, second_ms], {ICT: "true"}, **TIMED)
+
+
+def checksum(root: Path, **more: Any) -> None:
+    """A version checksum of version 1. ``more``: its in-commit timestamp."""
+    files = sorted((root / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    metadata = next(line["metaData"] for line in lines if "metaData" in line)
+    protocol = next(line["protocol"] for line in lines if "protocol" in line)
+    sizes = [line["add"]["size"] for line in lines if "add" in line]
+    found = {"tableSizeBytes": sum(sizes), "numFiles": len(sizes), "numMetadata": 1, "numProtocol": 1,
+             "metadata": metadata, "protocol": protocol, **more}  # fmt: skip
+    (root / "_delta_log" / f"{1:020d}.crc").write_text(json.dumps(found))
+
+
+def in_commit_timestamps(root: Path) -> list[Any]:
+    """Those of all commits, or "the clock"."""
+    files = sorted((root / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    found = [line["commitInfo"]["inCommitTimestamp"] for line in lines if "commitInfo" in line]
+    # The clock, which differs from run to run, is far from T and from 2100.
+    return ["the clock" if T + 24 * HOUR_MS < ms < YEAR_2100 else ms for ms in found]
+
+
+def without_nulls(root: Path) -> None:
+    """A column v with arrays of longs that are not null."""
+    kind = {"type": "array", "elementType": "long", "containsNull": False}
+    field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+    commit(root, 0, head(json.dumps({"type": "struct", "fields": [field]})))
+
+
+def clustered_by_a(root: Path) -> None:
+    """A table without rows, clustered by a, that has statistics of no column otherwise."""
+    features = ["clustering", "domainMetadata"]
+    lines = head(schema_text(id="long", a="long"), {"delta.dataSkippingNumIndexedCols": "0"}, minWriterVersion=7,
+                 writerFeatures=features)  # fmt: skip
+    by_a = {"domain": "delta.clustering", "configuration": '{"clusteringColumns":[["a"]]}', "removed": False}
+    commit(root, 0, [{"commitInfo": {"timestamp": T}}, *lines, {"domainMetadata": by_a}])
+
+
 def three(root: Path) -> Path:
     return numbered(root, [T, T + HOUR_MS, T + 2 * HOUR_MS])
 
@@ -590,6 +646,137 @@ class DeltaSpark:
         numbered(root, [T, T + HOUR_MS], [T, str(T + HOUR_MS) + "x"], {ICT: "true"}, **TIMED)
         return said(lambda: self.rows(root))
 
+    def feed_times(self, root: Path, start: int, end: int) -> dict[int, int]:
+        """By version, the ms since T of its changes."""
+        retention = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+        self.spark.conf.set(retention, "false")
+        options = {"readChangeFeed": True, "startingVersion": start, "endingVersion": end}
+        frame = self.spark.read.format("delta").options(**options).load(str(root))
+        found = frame.selectExpr("_commit_version AS v", "unix_millis(_commit_timestamp) AS ms").collect()
+        return dict(sorted((row["v"], row["ms"] - T) for row in found))
+
+    def off_in_feed(self, root: Path) -> str:
+        ended(root)
+        times = said(lambda: self.feed_times(root, 0, 2))
+        return f"in-commit timestamps T and T + 1 h, then off; the files are a day younger. ms since T: {times}"
+
+    def missing_in_feed(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        numbered(root, [day, day + 1000, day + 2000], [T, T + HOUR_MS, T + 2 * HOUR_MS], {ICT: "true", **CDF}, **FEED)
+        file = root / "_delta_log" / f"{1:020d}.json"
+        file.write_text(file.read_text().replace(f'"inCommitTimestamp": {T + HOUR_MS}, ', ""))
+        os.utime(file, ((day + 1000) / 1000, (day + 1000) / 1000))
+        times = said(lambda: self.feed_times(root, 1, 1))
+        return f"version 1 has no in-commit timestamp, and its file is a day younger than the others say: {times}"
+
+    def checksum_other(self, root: Path) -> str:
+        ahead(root, YEAR_2100)
+        checksum(root, inCommitTimestampOpt=T)
+        self.spark.sql(f"INSERT INTO delta.`{root}` VALUES (9L)").collect()
+        found = in_commit_timestamps(root)
+        return f"in-commit timestamps after an append, version 1 being of 2100, but its checksum of T = {T}: {found}"
+
+    def cloned(self, root: Path) -> str:
+        three(root / "source")
+        self.spark.sql(f"ALTER TABLE delta.`{root}/source` SET TBLPROPERTIES ('{ICT}' = 'true')")
+        self.spark.sql(f"CREATE TABLE delta.`{root}/clone` SHALLOW CLONE delta.`{root}/source`")
+        return "the properties of version 0 of the clone: " + ", ".join(self.configuration(root / "clone"))
+
+    def restored_pair(self, root: Path) -> str:
+        three(root)
+        for value in ("true", "false", "true"):
+            self.spark.sql(f"ALTER TABLE delta.`{root}` SET TBLPROPERTIES ('{ICT}' = '{value}')")
+        self.spark.sql(f"RESTORE TABLE delta.`{root}` TO VERSION AS OF 3")
+        found = self.configuration(root)[PAIR[0]]
+        return f"on in version 3, off in 4, on in 5, and 3 restored: the enablement version is {found}"
+
+    def append_only(self, root: Path) -> str:
+        kept = {"delta.deletedFileRetentionDuration": "interval 5000 weeks"}
+        numbered(root, [T, T + HOUR_MS], configuration={"delta.appendOnly": "true", **kept})
+        self.spark.sql(f"RESTORE TABLE delta.`{root}` TO VERSION AS OF 0")
+        return f"rows 0 and 1 before the restore of version 0, after it {said(lambda: self.rows(root))}"
+
+    def void_array(self, root: Path) -> str:
+        kind = {"type": "array", "elementType": "void", "containsNull": True}
+        fields = [{"name": name, "type": each, "nullable": True, "metadata": {}}
+                  for name, each in (("id", "long"), ("v", kind))]  # fmt: skip
+        commit(root, 0, head(json.dumps({"type": "struct", "fields": fields})))
+        self.spark.sql("SELECT 1L AS id").write.format("delta").mode("append").save(str(root))
+        return f"an append to a table with an array of void: the rows {said(lambda: self.rows(root))}"
+
+    def collation(self, root: Path) -> str:
+        field = {"name": "s", "type": "string", "nullable": True, "metadata": {"__COLLATIONS": {"s": "ICU.de_DE"}}}
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        listed: Line = {
+            "minReaderVersion": 1,
+            "minWriterVersion": 7,
+            "writerFeatures": ["collations", "domainMetadata"],
+        }
+        commit(root, 0, [*head(schema, **listed), parquet(root, "0.parquet", pa.table({"s": ["a"]}))])
+        frame = self.spark.read.format("delta")
+        return said(lambda: [row["s"] for row in frame.load(str(root)).collect()])
+
+    def left_after_inserts(self, root: Path) -> list[int]:
+        """The versions whose commits are left after three inserts, of which two write checkpoints."""
+        for number in (4, 5, 6):
+            self.spark.sql(f"INSERT INTO delta.`{root}` VALUES ({number}L)").collect()
+        return sorted(int(file.stem) for file in (root / "_delta_log").glob("*.json") if file.stem.isdigit())
+
+    def cleaned(self, root: Path) -> str:
+        configuration = {ICT: "true", "delta.checkpointInterval": "2"}
+        numbered(root, [T + n for n in range(4)], [YEAR_2100 + n for n in range(4)], configuration, **TIMED)
+        left = self.left_after_inserts(root)
+        return f"in-commit timestamps of 2100, file times of 2023; the commits that are left of 0 to 6: {left}"
+
+    def expired(self, root: Path) -> str:
+        times = [T + n for n in range(4)]
+        numbered(root, times, times, {ICT: "true", "delta.checkpointInterval": "2"}, **TIMED)
+        left = self.left_after_inserts(root)
+        return f"commits 0 to 3 are of 2023, 4 to 6 of today; the ones that are left: {left}"
+
+    def required_element(self, root: Path) -> str:
+        without_nulls(root)
+        self.spark.sql("SELECT array(CAST(NULL AS LONG)) AS v").write.format("delta").mode("append").save(str(root))
+        found = said(lambda: [row.asDict() for row in self.spark.read.format("delta").load(str(root)).collect()])
+        return f"a null element, where the schema allows none: {found}"
+
+    def clustered_append(self, root: Path) -> str:
+        clustered_by_a(root)
+        self.spark.sql("SELECT 1L AS id, 2L AS a").write.format("delta").mode("append").save(str(root))
+        lines = (root / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
+        stats = next(line["add"]["stats"] for line in map(json.loads, lines) if "add" in line)
+        return f"clustered by a, and delta.dataSkippingNumIndexedCols is 0; the statistics of a new file: {stats}"
+
+    def clustered_overwrite(self, root: Path) -> str:
+        clustered_by_a(root)
+        self.spark.sql("SELECT 1L AS id, 2L AS a").write.format("delta").mode("overwrite").save(str(root))
+        lines = (root / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
+        found = [line["domainMetadata"]["configuration"] for line in map(json.loads, lines) if "domainMetadata" in line]
+        return f"clustered by a; the domain delta.clustering after an overwrite: {', '.join(found)}"
+
+    def sidecar(self, root: Path) -> str:
+        with_sidecar(root)
+        return said(self.rows, root)
+
+    def parameters(self, root: Path) -> str:
+        info = {"operationParameters": {"a": {"b": 1}}}
+        numbered(root, [T, T + HOUR_MS], info=lambda version: info)
+        found = str(said(lambda: self.spark.sql(f"DESCRIBE HISTORY delta.`{root}`").count()))
+        return f"an operation parameter is an object; the history: {'an error' if 'Job aborted' in found else found}"
+
+    def negative(self, root: Path) -> str:
+        day = T + 24 * HOUR_MS
+        icts = [T, T + HOUR_MS, -5, T + 3 * HOUR_MS, T + 4 * HOUR_MS]
+        kept = {"delta.deletedFileRetentionDuration": "interval 5000 weeks"}
+        numbered(root, [day] * 5, icts, {ICT: "true", **kept}, **TIMED)
+        found = said(lambda: self.rows(root, timestampAsOf=iso(icts[1])))
+        return f"version 2 has the timestamp -5: at that of version 1, the rows {found}"
+
+    def largest(self, root: Path) -> str:
+        ahead(root, 2**63 - 1)
+        self.spark.sql(f"INSERT INTO delta.`{root}` VALUES (9L)").collect()
+        return f"in-commit timestamps after an append: {in_commit_timestamps(root)}"
+
     CASES: Mapping[str, str] = {
         "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
         "ict-create-half-pair": "half_pair",
@@ -600,15 +787,29 @@ class DeltaSpark:
         "ict-active-no-features": "property_reads",
         "ict-write-property-only": "property_writes",
         "ict-damage-text-*-rows": "text",
+        "ict-feed-timestamps-off": "off_in_feed",
+        "ict-feed-timestamps-missing": "missing_in_feed",
+        "ict-checksum-other-timestamp-append": "checksum_other",
+        "ict-cleanup-checkpoint-keeps": "cleaned",
+        "ict-cleanup-newest-expired": "expired",
+        "ict-info-decoys": "parameters",
+        "ict-broken-negative": "negative",
+        "ict-cloned-shallow": "cloned",
+        "ict-clock-largest": "largest",
+        "ict-restore-first-period": "restored_pair",
+        "checkpoint-v2-sidecar-encoded": "sidecar",
+        "void-array-refused": "void_array",
+        "feature-collations*-reads": "collation",
+        "invariant-required-element-null": "required_element",
+        "append-only-restore": "append_only",
+        "clustering-append-no-statistics": "clustered_append",
+        "clustering-overwrite-keeps": "clustered_overwrite",
     }
 
 
 # ------------------------------------------------------------------------------------- engines on the Rust kernel
 
 
-FEED: dict[str, Any] = {"minWriterVersion": 7, "writerFeatures": ["changeDataFeed", "inCommitTimestamp"]}
-CDF = {"delta.enableChangeDataFeed": "true"}
-YEAR_2100 = 4_102_444_800_000
 # An inline deletion vector of the row 0.
 VECTOR = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg00000"
 
@@ -631,11 +832,7 @@ class RustKernel(Deltalake):
         return f"ms since T, of three files with the time T: {said(lambda: self.feed_times(root, 2))}"
 
     def off_in_feed(self, root: Path) -> str:
-        day = T + 24 * HOUR_MS
-        numbered(root, [day, day + 1000], [T, T + HOUR_MS], {ICT: "true", **CDF}, **FEED)
-        metadata = head(schema_text(id="long"), {ICT: "false", **CDF})[1]
-        add = parquet(root, "2.parquet", pa.table({"id": pa.array([2], pa.int64())}))
-        commit(root, 2, [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}, metadata, add], day + 2000)
+        ended(root)
         times = said(lambda: self.feed_times(root, 2))
         return f"in-commit timestamps T and T + 1 h, then off; the files are a day younger. ms since T: {times}"
 
@@ -654,40 +851,21 @@ class RustKernel(Deltalake):
     def _then_appended(self, root: Path) -> Any:
         """By version, the in-commit timestamp as ms since T, after an append of an engine."""
         self.append(root, [9])
-        files = sorted((root / "_delta_log").glob("*.json"))
-        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-        found = [line["commitInfo"]["inCommitTimestamp"] for line in lines if "commitInfo" in line]
-        # The clock, which differs from run to run, is far from T and from 2100.
-        return ["the clock" if T + 24 * HOUR_MS < ms < YEAR_2100 else ms for ms in found]
-
-    def _ahead(self, root: Path, second_ms: int) -> None:
-        """In-commit timestamps T and ``second_ms``."""
-        numbered(root, [T, T + HOUR_MS], [T, second_ms], {ICT: "true"}, **TIMED)
-
-    def _checksum(self, root: Path, **more: Any) -> None:
-        """A version checksum of version 1. ``more``: its in-commit timestamp."""
-        files = sorted((root / "_delta_log").glob("*.json"))
-        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-        metadata = next(line["metaData"] for line in lines if "metaData" in line)
-        protocol = next(line["protocol"] for line in lines if "protocol" in line)
-        sizes = [line["add"]["size"] for line in lines if "add" in line]
-        found = {"tableSizeBytes": sum(sizes), "numFiles": len(sizes), "numMetadata": 1, "numProtocol": 1,
-                 "metadata": metadata, "protocol": protocol, **more}  # fmt: skip
-        (root / "_delta_log" / f"{1:020d}.crc").write_text(json.dumps(found))
+        return in_commit_timestamps(root)
 
     def checksum_without(self, root: Path) -> str:
-        self._ahead(root, YEAR_2100)
-        self._checksum(root)
+        ahead(root, YEAR_2100)
+        checksum(root)
         return f"an append after a version checksum without a timestamp: {said(lambda: self._then_appended(root))}"
 
     def checksum_other(self, root: Path) -> str:
-        self._ahead(root, YEAR_2100)
-        self._checksum(root, inCommitTimestampOpt=T)
+        ahead(root, YEAR_2100)
+        checksum(root, inCommitTimestampOpt=T)
         found = said(lambda: self._then_appended(root))
         return f"in-commit timestamps after an append, version 1 being of 2100, but its checksum of T = {T}: {found}"
 
     def largest(self, root: Path) -> str:
-        self._ahead(root, 2**63 - 1)
+        ahead(root, 2**63 - 1)
         return f"in-commit timestamps after an append: {said(lambda: self._then_appended(root))}"
 
     def mapped_partition(self, root: Path) -> str:
@@ -927,9 +1105,7 @@ class DuckDB(RustKernel):
         return said(lambda: self.statement(root, "INSERT INTO t (id) VALUES (1)"))
 
     def required_element(self, root: Path) -> str:
-        kind = {"type": "array", "elementType": "long", "containsNull": False}
-        field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
-        commit(root, 0, head(json.dumps({"type": "struct", "fields": [field]})))
+        without_nulls(root)
         found = said(lambda: (self.statement(root, "INSERT INTO t SELECT [NULL::BIGINT]"), self._listed(root))[1])
         return f"a null element, where the schema allows none: {found}"
 
@@ -1188,6 +1364,44 @@ class Daft(Polars, RustKernel):
         "ict-cleaned-commit-of-checkpoint-gone": "checkpoint_only",
         "ict-pair-*": "pair",
         "ict-*": "file_times",
+    }
+
+
+class DaskDeltatable(Daft):
+    def rows(self, root: Path, version: Any = None, at: str | None = None) -> pa.Table:
+        import dask_deltatable
+        import pandas
+
+        types = {"types_mapper": pandas.ArrowDtype}
+        frame = dask_deltatable.read_deltalake(str(root), version=version, datetime=at, pyarrow_to_pandas=types)
+        return pa.Table.from_pandas(frame.compute(), preserve_index=False)
+
+    def version_at(self, root: Path, ms: int) -> int:
+        """Version n has the rows 0 to n."""
+        return len(self.rows(root, at=iso(ms))) - 1
+
+    def mapped(self, root: Path) -> str:
+        field = {"name": "id", "type": "long", "nullable": True,
+                 "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}}  # fmt: skip
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        lines = head(schema, configuration, minReaderVersion=2, minWriterVersion=5)
+        stored = pa.schema([pa.field("col-1", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+        commit(root, 0, [*lines, parquet(root, "0.parquet", pa.table({"col-1": [7]}, stored))])
+        return "the column id has 7 under its physical name: " + said(self._listed, root)
+
+    def times(self, root: Path) -> str:
+        return "; ".join([self.clamped(root / "a"), self.equal_times(root / "b"), self.file_times(root / "c")])
+
+    CASES: Mapping[str, str] = {
+        "read-partition-*": "directories",
+        "checkpoint-hint-missing": "hint",
+        "feature-vector-*": "vector_without_property",
+        "feature-mapping-*": "mapped",
+        "widening-refuses-*": "forbidden_among",
+        "widening-partition-*-to-decimal-*": "widened_partition",
+        "variant-shredded-*": "shredded",
+        "ict-*": "times",
     }
 
 
@@ -1678,11 +1892,7 @@ class KernelJava:
         return f"row tracking is suspended: an append adds a file with baseRowId {found}"
 
     def clustered(self, root: Path) -> str:
-        features = ["clustering", "domainMetadata"]
-        lines = head(schema_text(id="long", a="long"), {"delta.dataSkippingNumIndexedCols": "0"}, minWriterVersion=7,
-                     writerFeatures=features)  # fmt: skip
-        by_a = {"domain": "delta.clustering", "configuration": '{"clusteringColumns":[["a"]]}', "removed": False}
-        commit(root, 0, [{"commitInfo": {"timestamp": T}}, *lines, {"domainMetadata": by_a}])
+        clustered_by_a(root)
         kernel, engine = self.jvm.io.delta.kernel, self.engine()
         builder = self.load(root).buildUpdateTableTransaction("a confirmation", kernel.Operation.WRITE)
         transaction = builder.build(engine)
@@ -1789,6 +1999,7 @@ CLASSES: Mapping[str, type[Any]] = {
     "duckdb": DuckDB,
     "chdb": Chdb,
     "daft": Daft,
+    "dask-deltatable": DaskDeltatable,
     "sail": Sail,
     "kernel-java": KernelJava,
 }

@@ -60,7 +60,16 @@ ADAPTERS = {
     "delta-spark": "tests.interop.conformance_matrix:delta_spark",
     "spark_ext": "tests.interop.conformance_matrix:spark_ext",
 }
-_PLACE = re.compile(r"(?:file:)?/[^\s'\"`]*?/table(?=[/\s'\"`.:,]|$)")
+# What differs from run to run or from machine to machine: the table of a case, also where an engine has cut its path
+# short; the directory of an engine's environment; stack traces; addresses in memory; the random names of files.
+_VARYING = (
+    (re.compile(r"(?:file:)?/[^\s'\"`]*?/table(?=[/\s'\"`.:,]|$)"), "TABLE"),
+    (re.compile(r"(?:file:)?/[^\s'\"`]*/deltalog-conformance-[^\s'\"`]*"), "TABLE"),
+    (re.compile(r"/[^\s'\"`]*?/lib/python3[.\d]*/site-packages/"), ""),
+    (re.compile(r" Stack Trace:.*"), ""),
+    (re.compile(r"\[?\b0x[0-9a-f]{6,}\b\]?"), "…"),
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "…"),
+)
 _CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -85,7 +94,7 @@ def spark_ext() -> Engine:
 
 
 def results(engine: Engine, cases: Iterable[Case]) -> dict[str, Any]:
-    """The results of a run, as they are stored: without paths that differ from run to run."""
+    """The results of a run, as they are stored: without what differs from run to run."""
     began_s = time.monotonic()
     with catalog_for(engine) as catalog:
         outcomes = list(run(engine, cases, catalog=catalog))
@@ -99,8 +108,15 @@ def results(engine: Engine, cases: Iterable[Case]) -> dict[str, Any]:
 
 def tidy(found: dict[str, Any]) -> dict[str, Any]:
     for case in found["cases"]:
-        case["reason"] = case["reason"] and _PLACE.sub("TABLE", case["reason"])[:300]
+        case["reason"] = case["reason"] and steady(case["reason"])[:300]
     return found
+
+
+def steady(reason: str) -> str:
+    """The reason without what differs from run to run."""
+    for pattern, put in _VARYING:
+        reason = pattern.sub(put, reason)
+    return reason
 
 
 def keep_document(file: Path) -> str:

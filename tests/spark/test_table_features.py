@@ -380,6 +380,50 @@ def test_void_columns_are_null_at_every_depth(spark: Any, table: str) -> None:
     assert df.where("nothing is null").count() == 2
 
 
+def test_void_columns_are_in_no_file_that_is_written(spark: Any, table: str) -> None:
+    inner = struct_of(field("x", "integer"), field("nothing", "void"))
+    array = {"type": "array", "elementType": inner, "containsNull": True}
+    stored = pa.struct([pa.field("x", pa.int32())])
+    first = pa.table({"id": pa.array([1], pa.int64()), "st": pa.array([{"x": 1}], stored),
+                      "ar": pa.array([[{"x": 1}]], pa.list_(stored))})  # fmt: skip
+    fields = [field("nothing", "void"), field("id", "long"), field("st", inner), field("ar", array)]
+    make_raw(table, fields, [("a.parquet", {}, first)])
+    spark_ext.write(spark.sql("select 2L id, named_struct('x', 5) st")).mode("append").save(table)
+    files = deltalog.DeltaTable.open(table).snapshot().files()
+    for path in files["path"].to_pylist():
+        written = pq.read_schema(Path(table, path))
+        structs = written.field("st").type, written.field("ar").type.value_type
+        assert written.names == ["id", "st", "ar"], written
+        assert [[each.name for each in kind.fields] for kind in structs] == [["x"], ["x"]], written
+    found = rows(spark_ext.read(spark).load(table).select("id", "st.x", "st.nothing", "nothing"), "id")
+    assert found == [(1, 1, None, None), (2, 5, None, None)]
+
+
+def test_a_table_whose_columns_are_all_void_holds_no_rows(spark: Any, table: str) -> None:
+    make_raw(table, [field("p", "string"), field("v", "void")], [], ["p"])
+    with pytest.raises(deltalog.SchemaMismatchError, match="All columns of the table"):
+        spark_ext.write(spark.sql("select 'x' p")).mode("append").save(table)
+    make_raw(table + "2", [field("id", "long"), field("v", struct_of(field("x", "void")))], [])
+    with pytest.raises(deltalog.SchemaMismatchError, match="fields all have the type void"):
+        spark_ext.write(spark.sql("select 1L id")).mode("append").save(table + "2")
+
+
+@since("4.0", "collations")
+def test_text_with_a_collation_that_spark_does_not_know_is_compared_by_its_bytes(spark: Any, table: str) -> None:
+    known = {"__COLLATIONS": {"s": "spark.UTF8_LCASE"}}
+    unknown = {"__COLLATIONS": {"t": "ICU.de_DE"}}
+    foreign = {"__COLLATIONS": {"u.element": "other.x"}}
+    texts = {"type": "array", "elementType": "string", "containsNull": True}
+    fields = [field("s", "string", **known), field("t", "string", **unknown), field("u", texts, **foreign)]
+    data = pa.table({"s": ["a"], "t": ["a"], "u": pa.array([["a"]], pa.list_(pa.string()))})
+    make_raw(table, fields, [("a.parquet", {}, data)])
+    df = spark_ext.read(spark).load(table)
+    (found,) = df.selectExpr("s = 'A'", "t = 'A'", "u[0] = 'A'", "t = 'a'").collect()
+    assert tuple(found) == (True, False, False, True)
+    kept = [each.metadata for each in deltalog.DeltaTable.open(table).snapshot().schema.fields]
+    assert kept == [known, unknown, foreign]
+
+
 @since("4.0", "variants")
 def test_variants_are_variants(spark: Any, table: str) -> None:
     query = """select id, parse_json(s) v, named_struct('v', parse_json(s)) st, array(parse_json(s), null) ar

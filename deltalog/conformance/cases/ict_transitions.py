@@ -30,7 +30,13 @@ from deltalog.conformance.cases.ict_reading import AHEAD, ENABLED, FROM_START, L
 
 ON = {ICT_PROPERTY: "true"}
 # On in versions 1 and 2, off from version 3.
-_ENDED = Timeline(at=(0, 1, 2, 3, 4), file=(40, 41, 42, 43, 44), ict_from=1, ict_until=3)
+_ENDED = Timeline(
+    at=(0, 1, 2, 3, 4),
+    file=(40, 41, 42, 43, 44),
+    ict_from=1,
+    ict_until=3,
+    properties={"delta.enableExpiredLogCleanup": "false"},
+)
 _OTHER = {"delta.logRetentionDuration": "interval 9 days"}
 _ENABLE = Write("set_properties", properties=ON)
 _DISABLE = Write("set_properties", properties={ICT_PROPERTY: "false"})
@@ -175,13 +181,15 @@ def _turned_off() -> Iterator[tuple[object, ...]]:
 def _again(table: TableBuilder) -> None:
     """In-commit timestamps are on in versions 1 and 2, off in 3 and 4, and on again from version 5."""
     _ENDED(table)
-    pair = {**ON, PAIR_VERSION: "5", PAIR_TIMESTAMP: str(minute(50))}
+    pair = {**_ENDED.properties, **ON, PAIR_VERSION: "5", PAIR_TIMESTAMP: str(minute(50))}
     table.commit(table.metadata(configuration=pair), table.add([{"id": 5}]), at_ms=minute(50), ict=True)
     table.commit(table.add([{"id": 6}]), at_ms=minute(60), ict=True)
 
 
 def _restored() -> Iterator[tuple[object, ...]]:
-    """The properties of the restored version must not become those of the table as they are."""
+    """The properties of the restored version must not become those of the table as they are. All commits have expired:
+    without the property, an engine may delete them after the restore."""
+    late = LATE.but(properties=_ENDED.properties)
     agree = Log("ict-agrees")
 
     def restored(version: int) -> list[Step]:
@@ -190,13 +198,13 @@ def _restored() -> Iterator[tuple[object, ...]]:
     yield (
         "before-enablement",
         "Restoring a version from before the enablement, and an append, leave a consistent log",
-        LATE,
+        late,
         [*restored(1), _APPEND, agree, _VALID],
     )
     yield (
         "enabling-version",
         "Restoring the enabling version keeps in-commit timestamps and the pair",
-        LATE,
+        late,
         [*restored(3), Log("ict-active", value=True), _KEPT],
     )
     yield (
@@ -219,7 +227,7 @@ def _restored() -> Iterator[tuple[object, ...]]:
         _again,
         [*restored(4), _APPEND, agree, _VALID],
     )
-    copied = FROM_START.but(file=[9000] * 5)
+    copied = FROM_START.but(file=[9000] * 5, properties=_ENDED.properties)
     yield (
         "to-time",
         "Restoring the version at a time between two commits, in a copy",
@@ -229,13 +237,13 @@ def _restored() -> Iterator[tuple[object, ...]]:
     yield (
         "to-enablement-time",
         "Restoring the version at the enablement",
-        LATE,
+        late,
         [Write("restore_to_time", at_ms=ENABLED), Log("rows", value=ids(3)), _VALID],
     )
     yield (
         "to-ms-before-enablement",
         "Restoring the version one millisecond before the enablement",
-        LATE,
+        late,
         [Write("restore_to_time", at_ms=ENABLED - 1), Log("rows", value=ids(2)), agree, _VALID],
     )
     yield (

@@ -524,9 +524,12 @@ def _written() -> Iterator[Case]:
 def _changed() -> Iterator[Case]:
     """The engine changes a type itself."""
 
-    def table_of(kind: Any, value: Any, **properties: str) -> Build:
+    def table_of(kind: Any, value: Any, later: Any = None, **properties: str) -> Build:
+        """``later``: the type that the column gets. The table has the feature for it already, because an engine need
+        not add one."""
+
         def build(table: TableBuilder) -> None:
-            features = _features(kind)
+            features = _features(kind, later)
             protocol = table.protocol(["typeWidening", *features], ["typeWidening", *features])
             configuration = {**_ON, **properties} if properties.get("off") is None else {}
             metadata = table.metadata(schema_text(column("id", "long"), column("v", kind)), configuration=configuration)
@@ -551,7 +554,7 @@ def _changed() -> Iterator[Case]:
         yield _case(
             f"change-{_slug(old)}-to-{_slug(new)}",
             about,
-            table_of(old, first),
+            table_of(old, first, new),
             to(new),
             *(Log("actions", value={"metaData": 1, "add": 0, "remove": 0}), Log("column-types", value={"v": new})),
             *(Log("column-metadata", value=recorded), Rows(rows), Log("rows", value=rows)),

@@ -1,5 +1,6 @@
 """Dask as an engine under test, through dask-deltatable, which reads the log through deltalake and data files through
-pyarrow."""
+pyarrow. Columns keep their Arrow types: by default, pandas has no integers beside nulls, and Dask turns lists and
+structs into text."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import importlib.metadata
 from typing import Any
 
 import dask_deltatable
+import pandas
 
 from deltalog.conformance.engine import Engine, utc
 
@@ -21,5 +23,6 @@ class DaskDeltatableEngine(Engine):
         at = None
         if timestamp_ms is not None:
             at = utc(ms=timestamp_ms).isoformat(timespec="milliseconds")
-        frame = dask_deltatable.read_deltalake(path, version=version, datetime=at)
+        types = {"types_mapper": pandas.ArrowDtype}
+        frame = dask_deltatable.read_deltalake(path, version=version, datetime=at, pyarrow_to_pandas=types)
         return frame.compute().reset_index(drop=True)

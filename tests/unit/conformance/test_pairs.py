@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -254,7 +255,7 @@ def test_documents_are_merged_and_shown() -> None:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "deltalog", "conformance", "pairs", *arguments],
-        capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
+        capture_output=True, text=True, cwd=ROOT, timeout=600, check=False, env={**os.environ, "COLUMNS": "300"},
     )  # fmt: skip
 
 
