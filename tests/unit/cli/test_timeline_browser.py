@@ -130,6 +130,7 @@ def test_a_hostile_log_is_text(browser: Browser, hostile: Path, write: Write) ->
         assert "</script><script>alert(1)" in tab.run("document.getElementById('tbody').innerText")
 
 
+@pytest.mark.long
 def test_lanes_fold_and_findings_are_marked(browser: Browser, late: Path, write: Write) -> None:
     for entry in DeltaTable.open(late).history():
         set_file_time(late, entry.version, entry.in_commit_timestamp_ms or entry.file_modification_time_ms)

@@ -45,7 +45,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     table.update({"what": "'changed'"}, "id < 3")
     long = "shop.a_table_with_quite_a_long_name_of_the_customers_in_the_north"
     manager.create_table(long, str(place / "long"), rows.schema)
-    with serving(manager, Settings(token=TOKEN, ui=UiSettings(enabled=True))) as server:
+    with serving(manager, Settings(token=TOKEN, ui=UiSettings(enabled=True, rows=12))) as server:
         where = urllib.parse.urlsplit(server.url)
         yield f"{where.scheme}://me:{TOKEN}@{where.netloc}/ui/"
 
@@ -61,6 +61,7 @@ def test_every_page_can_be_read(browser: Browser, address: str, page: str, tmp_p
         assert tab.run("[document.scripts.length, document.images.length]") == [0, 0]
 
 
+@pytest.mark.long
 def test_the_timeline_runs_on_the_server(browser: Browser, address: str) -> None:
     with browser.tab(400) as tab:
         tab.open(f"{address}tables/shop.orders/timeline")
@@ -75,11 +76,10 @@ def test_links_and_forms_lead_through_a_table(browser: Browser, address: str) ->
         tab.follow("a[href$='shop.orders']")
         assert tab.run("document.querySelector('h1').textContent") == "shop.orders"
         tab.follow("nav a[href$=rows]")
-        assert "The first 80 rows" not in tab.run("document.body.innerText")
-        assert "80 rows of version 3." in tab.run("document.body.innerText")
+        assert "The first 12 rows of version 3." in tab.run("document.body.innerText")
         tab.run("document.querySelector('[name=version]').value = '0'")
         tab.follow("form button")
-        assert "40 rows of version 0." in tab.run("document.body.innerText")
+        assert "The first 12 rows of version 0." in tab.run("document.body.innerText")
         assert tab.run("[...new FormData(document.querySelector('form'))]") == [["version", "0"], ["at", ""]]
         tab.follow("nav a[href$=history]")
         tab.follow("a[href*='from=2']")
@@ -90,6 +90,7 @@ def test_links_and_forms_lead_through_a_table(browser: Browser, address: str) ->
         assert [each for each in tab.problems() if "401" not in each] == []
 
 
+@pytest.mark.long
 def test_without_a_password_nothing_is_shown(browser: Browser, address: str) -> None:
     with browser.tab() as tab:
         tab.headers({"Authorization": "Basic d3Jvbmc6d3Jvbmc="})
