@@ -403,6 +403,9 @@ def timeline(
         webbrowser.open(path.resolve().as_uri())
 
 
+ui.register(app)
+
+
 @app.command("enable-ict", epilog=_examples("deltalog enable-ict events"))
 def enable_ict(table: _Table, as_json: _Json = False) -> None:
     """Turn in-commit timestamps on, so that new commits keep their time when the table is copied.
@@ -568,7 +571,6 @@ app.command(
 
 copies.register(app)
 inspection.register(app)
-ui.register(app)
 
 
 @app.command(

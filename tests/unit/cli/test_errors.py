@@ -348,5 +348,6 @@ def test_the_import_is_light() -> None:
 
 def test_commands_are_listed_in_the_order_of_use() -> None:
     names = [command.name or command.callback.__name__ for command in commands.app.registered_commands]  # type: ignore[union-attr]
-    before = READING.index("clone")
-    assert names == [*READING[:before], "convert", *READING[before:], "check", "serve"]
+    shown, before = READING.index("enable-ict"), READING.index("clone")
+    reading = [*READING[:shown], "ui", *READING[shown:before], "convert", *READING[before:]]
+    assert names == [*reading, "check", "serve"]
