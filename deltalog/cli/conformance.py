@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltalog.cli.options import examples
-from deltalog.cli.output import Output, plain, plural, report_warning
+from deltalog.cli.output import Output, plain, report_warning
+from deltalog.presentation.text import plural
 
 if TYPE_CHECKING:
     from deltalog.conformance import Case, Outcome
