@@ -6,7 +6,7 @@ from typing import Protocol
 
 from deltalog.errors import CatalogRequestError
 from deltalog.unity import messages
-from deltalog.unity.client import UnityClient, is_denied
+from deltalog.unity.client import UnityClient
 from deltalog.unity.names import TableName
 
 
@@ -87,14 +87,3 @@ class StagedCalls(DeltaCalls):
         found = self.client.table_credentials(self.name, operation)
         self._is_created = True
         return found
-
-
-def ask(calls: TableCalls) -> tuple[messages.CredentialOperation, tuple[messages.StorageCredential, ...]]:
-    """The credentials of a table for reading and writing, or for reading if the caller may not write. Raises as
-    UnityClient. Cost: 1 request, or 2."""
-    try:
-        return "READ_WRITE", calls.credentials("READ_WRITE")
-    except CatalogRequestError as error:
-        if not is_denied(error):
-            raise
-    return "READ", calls.credentials("READ")

@@ -29,7 +29,7 @@ from deltalog.unity.names import TableName
 T = TypeVar("T")
 
 _DELTA = "/delta/v1"
-_NOT_FOUND, _CONFLICT, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 400, 401, 403
+_NOT_FOUND, _CONFLICT, _BAD_REQUEST, _UNAUTHORIZED = 404, 409, 400, 401
 _NO_TABLE = frozenset({"NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException", "NotFoundException"})
 _NO_PLACE = {"NoSuchSchemaException": SchemaNotFoundError, "NoSuchCatalogException": CatalogNotFoundError}
 # Bounds how long a server can keep a client reading; the usual page has 50 to 1,000 items.
@@ -260,11 +260,6 @@ def of_table(error: CatalogRequestError, name: TableName) -> CoordinatorError | 
     if error.status == _CONFLICT and error.error_type in ("AlreadyExistsException", "TABLE_ALREADY_EXISTS"):
         return TableExistsError(f"{name.address} exists already: {error.message}")
     return error
-
-
-def is_denied(error: CatalogRequestError) -> bool:
-    """Whether a request was refused because its caller lacks the rights."""
-    return error.status == _FORBIDDEN
 
 
 def is_older_server(error: CatalogRequestError) -> bool:

@@ -33,11 +33,11 @@ _SECRET, _TOKEN = "s3.secret-access-key", "s3.session-token"
 
 
 class VendedCredentials(CredentialSource):
-    """The credentials for the files of a table. Thread-safe; a pickle has the current credentials, and the token of the
-    server for their renewal.
+    """The credentials for the files of a table: those to read, and from the first write on those to read and write.
+    Thread-safe; a pickle has the current credentials, and the token of the server for their renewal.
 
-    ``calls``: the calls of the server for the table. ``held``: the credential that was just issued; None if it is
-    asked for at the first use.
+    ``calls``: the calls of the server for the table. ``operation``: what ``held`` is for. ``held``: the credential that
+    was just issued; None if it is asked for at the first use.
     """
 
     def __init__(
@@ -59,16 +59,19 @@ class VendedCredentials(CredentialSource):
             self._hold(held)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return VendedCredentials, (self._calls, self._location, self._operation, self._held)
+        with self._lock:  # tasks then get those to write, if they are being asked for
+            return VendedCredentials, (self._calls, self._location, self._operation, self._held)
 
     @safe_repr
     def __repr__(self) -> str:
         # Stores compare their options by this text, so those of two tables of one catalog count as equal.
         return f"VendedCredentials({self._calls.url!r})"
 
-    def current(self) -> Credentials:
+    def current(self, *, writes: bool = False) -> Credentials:
         """The current credentials. Renews them if they expire soon; if the renewal fails, credentials that have not
-        expired are used. Cost: none, or 1 request to the server."""
+        expired are used. Cost: none, or 1 request to the server; for the first write 1 more."""
+        if writes and self._operation == "READ":
+            self._widen()
         held = self._held
         if held is None or self._clock_ms() >= self._renew_at_ms:
             held = self._renewed(held)
@@ -81,8 +84,14 @@ class VendedCredentials(CredentialSource):
                 return True
             if not is_certain or self._clock_ms() - self._asked_ms < _PAUSE_MS:
                 return False
-            self._ask()
+            self._ask(self._operation)
         return self._held is not None and _signing(self._held) != used
+
+    def _widen(self) -> None:
+        """Get the credentials to read and write."""
+        with self._lock:
+            if self._operation == "READ":
+                self._ask("READ_WRITE")
 
     def _renewed(self, before: StorageCredential | None) -> StorageCredential:
         with self._lock:
@@ -92,7 +101,7 @@ class VendedCredentials(CredentialSource):
             if self._held is not None and 0 <= now_ms - self._asked_ms < _PAUSE_MS:
                 return self._held
             try:
-                return self._ask()
+                return self._ask(self._operation)
             except CredentialsNotFoundError:
                 if before is None or (before.expiration_time_ms and now_ms >= before.expiration_time_ms > 0):
                     raise
@@ -100,16 +109,18 @@ class VendedCredentials(CredentialSource):
                 self._asked_ms = now_ms
                 return before
 
-    def _ask(self) -> StorageCredential:
+    def _ask(self, operation: CredentialOperation) -> StorageCredential:
         self._asked_ms = self._clock_ms()
         try:
-            found = credential_at(self._calls.credentials(self._operation), self._location)
+            found = credential_at(self._calls.credentials(operation), self._location)
         except DeltaLogError as error:
+            aim = "write to" if operation == "READ_WRITE" else "read"
             raise CredentialsNotFoundError(
-                f"the catalog issues no credentials for {self._location}: {error.message}", is_passing=True
+                f"the catalog issues no credentials to {aim} {self._location}: {error.message}", is_passing=True
             ) from None
         if found is None:
             raise CredentialsNotFoundError(f"the catalog has no S3 credentials for {self._location}", is_passing=False)
+        self._operation = operation
         return self._hold(found)
 
     def _hold(self, credential: StorageCredential) -> StorageCredential:

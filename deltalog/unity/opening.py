@@ -32,7 +32,7 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.locations import options_at
 from deltalog.storage.registry import open_store, spread
 from deltalog.unity import creation_rules, messages, rules
-from deltalog.unity.calls import DeltaCalls, StagedCalls, TableCalls, ask
+from deltalog.unity.calls import DeltaCalls, StagedCalls, TableCalls
 from deltalog.unity.client import UnityClient, is_older_server
 from deltalog.unity.external import ExternalStore
 from deltalog.unity.http import Server
@@ -84,7 +84,7 @@ def server_of(options: Mapping[str, Any], environ: Mapping[str, str] = os.enviro
 
 def open_log(address: str, allowed_paths: Sequence[str], environment: Environment | None, **options: Any) -> LogReader:
     """A reader for the log of a table. Raises CallError, TableNotFoundError, CatalogRequestError, CoordinatorError.
-    Cost: 1 round of 2 requests to the server, of 3 the first time; 1 more if the caller may only read."""
+    Cost: 1 round of 2 requests to the server, of 3 the first time."""
     name = parse_address(address)
     server, storage = server_of(options)
     environment = environment or Environment()
@@ -189,10 +189,10 @@ def _config(client: UnityClient, catalog: str) -> messages.Config | DeltaLogErro
 
 
 def _issued(calls: TableCalls) -> Credentials | DeltaLogError:
-    """The credentials, or the error of the request for them: it matters only if the table's location needs
-    credentials."""
+    """The credentials to read, or the error of the request for them: it matters only if the table's location needs
+    credentials. Those to write are asked for before the first write."""
     try:
-        return ask(calls)
+        return "READ", calls.credentials("READ")
     except DeltaLogError as error:
         return error
 

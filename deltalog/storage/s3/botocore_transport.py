@@ -30,7 +30,7 @@ import s3fs
 from deltalog.storage.client_logs import keep_out_of_client_logs
 from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
-from deltalog.storage.s3.credentials import CredentialSource
+from deltalog.storage.s3.credentials import READING, CredentialSource
 from deltalog.storage.s3.transport import Failed, Transport, is_sent_at_once, is_slow, limit_seconds
 
 _BODY_ATTEMPTS = 3
@@ -43,6 +43,7 @@ T = TypeVar("T")
 # The slot that a read occupies within the limit on concurrent requests. The value in a task's context is the slot of
 # the read whose requests this task sends.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
+_writes: contextvars.ContextVar[bool] = contextvars.ContextVar("deltalog_writes", default=False)
 
 
 class BotocoreTransport(Transport):
@@ -198,6 +199,7 @@ def _signing_session(source: CredentialSource) -> Any:
     """A session whose requests are signed with the credentials of a source."""
     session = _new_session(None)
     session._credentials = _FromSource(source)
+    session.register("before-sign.s3", _notice_method)
     return session
 
 
@@ -225,6 +227,11 @@ def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None
         turn.slow_down()
 
 
+def _notice_method(request: Any, **_: Any) -> None:
+    """Tell ``_FromSource`` whether the request that is about to be signed changes something."""
+    _writes.set(request.method not in READING)
+
+
 class _FromSource(aiobotocore.credentials.AioCredentials):  # type: ignore[misc]
     """The credentials of a source, read for every signature."""
 
@@ -233,7 +240,7 @@ class _FromSource(aiobotocore.credentials.AioCredentials):  # type: ignore[misc]
         self._source = source
 
     async def get_frozen_credentials(self) -> Any:
-        found = await asyncio.to_thread(self._source.current)
+        found = await asyncio.to_thread(self._source.current, writes=_writes.get())
         return botocore.credentials.ReadOnlyCredentials(found.access_key, found.secret_key, found.token)
 
 

@@ -33,14 +33,15 @@ log = logging.getLogger(__name__)
 
 
 class S3Client:
-    """Connections with one set of options, shared by the stores of a table and of its allowed locations."""
+    """Connections with one set of options, shared by the stores of a table and of its allowed locations. ``source``:
+    the option ``credentials``."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         options = dict(options)
         self._is_exclusive = check_answer(options.pop("exclusive_create", False))
         check_dictionaries(options)
         check_credentials(options)
-        _check_source(options)
+        self.source = _source_of(options)
         self._settings = settings_of(options)
         self._options = options
         self.limit = RequestLimit()
@@ -150,12 +151,13 @@ class S3Client:
         return BotocoreTransport(self._connections, bucket)
 
 
-def _check_source(options: Mapping[str, Any]) -> None:
+def _source_of(options: Mapping[str, Any]) -> CredentialSource | None:
     source = options.get("credentials")
     if source is None:
-        return
+        return None
     if not isinstance(source, CredentialSource):
         raise CallError(f"The storage option credentials must be a CredentialSource, not {type(source).__name__}.")
     twice = sorted(name for name in ("key", "secret", "token", "anon", "profile") if options.get(name))
     if twice:
         raise CallError(f"The storage options {twice} cannot be combined with credentials. Leave them out.")
+    return source

@@ -22,6 +22,8 @@ from deltalog.storage.s3.signing import Credentials
 # The pause between renewals. Without this pause, credentials that are valid but denied access would be resolved again
 # at every request.
 _BETWEEN_RENEWALS_SECONDS = 60.0
+# The methods of requests that change nothing.
+READING = frozenset({"GET", "HEAD"})
 
 
 class CredentialsNotFoundError(Exception):
@@ -40,8 +42,9 @@ class CredentialSource(ABC):
     is_botocore = False
 
     @abstractmethod
-    def current(self) -> Credentials:
-        """The current credentials for a signature. Raises CredentialsNotFoundError."""
+    def current(self, *, writes: bool = False) -> Credentials:
+        """The current credentials for a signature. ``writes``: whether the request changes something; a source may have
+        other credentials for such requests. Raises CredentialsNotFoundError."""
 
     @abstractmethod
     def renew(self, used: Credentials, *, is_certain: bool) -> bool:
@@ -65,7 +68,7 @@ class ResolvedCredentials(CredentialSource):
         self._profile = profile  # the profile in the options; it overrides the profile in the environment
         self._cached: tuple[int, _CachedCredentials] | None = None
 
-    def current(self) -> Credentials:
+    def current(self, *, writes: bool = False) -> Credentials:
         return self._here().current()
 
     def renew(self, used: Credentials, *, is_certain: bool) -> bool:

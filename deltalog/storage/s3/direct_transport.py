@@ -37,7 +37,7 @@ from deltalog.storage.s3.connections import (
     Stop,
     connections_to,
 )
-from deltalog.storage.s3.credentials import CredentialsNotFoundError, CredentialSource, hidden_by
+from deltalog.storage.s3.credentials import READING, CredentialsNotFoundError, CredentialSource, hidden_by
 from deltalog.storage.s3.settings import Settings
 from deltalog.storage.s3.signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
 from deltalog.storage.s3.transport import (
@@ -204,8 +204,9 @@ class DirectTransport(Transport):
         source = self._settings.credentials
         if not isinstance(source, CredentialSource):
             return self._send_request(method, key, limits, source, **request)
+        writes = method not in READING
         try:
-            credentials = source.current()
+            credentials = source.current(writes=writes)
             try:
                 return self._send_request(method, key, _limits_until(ends, limits), credentials, **request)
             except RefusedError as error:
@@ -216,7 +217,7 @@ class DirectTransport(Transport):
                     raise
                 refused = error
             is_other = source.renew(credentials, is_certain=refused.code in _INVALID_CREDENTIALS_CODES)
-            credentials = source.current()
+            credentials = source.current(writes=writes)
         except CredentialsNotFoundError as error:
             if not source.is_botocore:
                 raise

@@ -99,6 +99,9 @@ class S3Store(LogStore):
         if self._is_prepared:
             return
         self._is_prepared = True
+        source = self._client.source
+        if source is not None:
+            in_background(f"{self.url}: credentials", partial(_check_early, partial(source.current, writes=True)))
         in_background(self._background, partial(_check_early, self._check_exclusive))
         if version:
             in_background(
@@ -446,7 +449,7 @@ def _pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _check_early(check: Callable[[], None]) -> None:
+def _check_early(check: Callable[[], object]) -> None:
     """Run a check in advance, before the commit needs its result. Errors of the check are ignored, because
     the commit repeats a check that failed and raises its error."""
     with contextlib.suppress(Exception):

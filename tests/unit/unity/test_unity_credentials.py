@@ -41,9 +41,11 @@ class Vault:
     known: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     revoked: set[str] = field(default_factory=set)
     used: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     def issue(self, location: str, operation: str) -> tuple[messages.StorageCredential, ...]:
+        self.asked.append(operation)
         if operation == "READ_WRITE" and not self.may_write:
             raise Refused(403, "PermissionDeniedException", "MODIFY is needed")
         number = next(self.numbers)
@@ -136,6 +138,27 @@ def test_every_request_is_signed_with_them(server: UnityServer, options: dict[st
     assert server.model.tables["main", "s", "events"].commits == []
 
 
+@pytest.mark.parametrize("extra", [{}, {"use_ssl": False}], ids=["direct", "botocore"])
+def test_those_to_write_are_asked_for_before_the_first_write(
+    options: dict[str, Any], vault: Vault, extra: dict[str, Any]
+) -> None:
+    options = {**options, **extra}
+    DeltaTable.create(ADDRESS, rows(1), **options).flush()
+    vault.asked.clear()
+    table = DeltaTable.open(ADDRESS, **options)
+    assert ids(table) == [1]
+    assert table.version == 0
+    assert vault.asked == ["READ"]
+    table.append(rows(2))
+    table.append(rows(3))
+    table.flush()
+    assert ids(table) == [1, 2, 3]
+    assert vault.asked == ["READ", "READ_WRITE"]
+    operations = [vault.known[key][1] for key in vault.used]
+    assert "READ" in operations
+    assert vault.refused == []
+
+
 def test_they_are_renewed_before_they_expire(server: UnityServer, options: dict[str, Any], vault: Vault) -> None:
     table = DeltaTable.create(ADDRESS, rows(1), **options)
     table.flush()
@@ -164,15 +187,16 @@ def test_some_do_not_expire(
     monkeypatch.setattr(Connections, "exchange", unlimited)
     vault.life_ms = None
     table = DeltaTable.open(ADDRESS, **options)
+    table.append(rows(2))
     asked = server.of("GET", "credentials")
     vault.now_ms += 1000 * HOUR_MS
-    table.append(rows(2))
+    table.append(rows(3))
     table.flush()
     assert server.of("GET", "credentials") == asked
     vault.revoked.update(vault.known)
-    table.append(rows(3))
+    table.append(rows(4))
     table.flush()
-    assert ids(table) == [1, 2, 3]
+    assert ids(table) == [1, 2, 3, 4]
     assert "ExpiredToken" in vault.refused
 
 
@@ -223,10 +247,16 @@ def test_a_large_file_is_uploaded_with_them(options: dict[str, Any], vault: Vaul
 def test_a_caller_who_may_only_read(server: UnityServer, options: dict[str, Any], vault: Vault) -> None:
     DeltaTable.create(ADDRESS, rows(1), **options).flush()
     vault.may_write = False
+    vault.asked.clear()
     table = DeltaTable.open(ADDRESS, **options)
     assert ids(table) == [1]
-    with pytest.raises(StoreError) as raised:
+    assert vault.asked == ["READ"]
+    with pytest.raises(
+        StoreError, match=r"the catalog issues no credentials to write to .*: MODIFY is needed"
+    ) as raised:
         table.append(rows(2))
+    assert "READ" in vault.asked
+    assert vault.refused == []
     assert "verysecret" not in str(raised.value)
     assert "dapi-secret" not in str(raised.value)
     assert server.model.tables["main", "s", "events"].latest == 0
@@ -239,6 +269,14 @@ def test_they_travel_with_a_pickle(server: UnityServer, options: dict[str, Any],
     asked = server.of("GET", "credentials")
     assert ids(pickle.loads(pickle.dumps(table))) == [1]
     assert server.of("GET", "credentials") == asked
+    table.append(rows(2))
+    table.flush()
+    vault.asked.clear()
+    copy = pickle.loads(pickle.dumps(table))
+    copy.append(rows(3))
+    copy.flush()
+    assert ids(copy) == [1, 2, 3]
+    assert vault.asked == []
 
 
 def test_the_callers_own_credentials_come_first(
