@@ -222,11 +222,12 @@ class App:
         try:
             answer = await self._answer(scope, receive, exchange)
         except Refused as refused:
-            answer, is_unauthorized = refused.answer, refused.is_unauthorized
+            is_unauthorized = refused.is_unauthorized
+            self._observation.refused(refused.answer.status, is_unauthorized)
+            answer = self._in_form(refused.answer, exchange, is_unauthorized)
             self._log_refusal(answer, exchange)
-            self._observation.refused(answer.status, is_unauthorized)
         except OverQuotaError as over:
-            answer = _over_quota(over, scope)
+            answer = self._in_form(_over_quota(over, scope), exchange)
             self._log_refusal(answer, exchange)
             self._observation.refused(answer.status)
             await self._hold_up()
@@ -235,10 +236,9 @@ class App:
             self._observation.failed(exchange)
             self._tell(exchange)
             raise
-        if answer.error is not None and router_of(exchange.path, self._has_pages) is not None:
-            answer = unity_errors.of_refusal(answer, is_unauthorized)
-            if is_page(exchange.path):
-                answer = refused_page(answer, is_unauthorized)
+        answer = self._in_form(answer, exchange)
+        if answer.error is not None and self._has_pages and is_page(exchange.path):
+            answer = refused_page(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
         try:
             if self._is_draining:
@@ -248,6 +248,12 @@ class App:
         finally:
             exchange.seconds = time.monotonic() - exchange.started_s
             self._tell(exchange)
+
+    def _in_form(self, answer: Answer, exchange: Exchange, is_unauthorized: bool = False) -> Answer:
+        """The answer as the API of the request's path gives it."""
+        if answer.error is None or router_of(exchange.path, self._has_pages) is None:
+            return answer
+        return unity_errors.of_refusal(answer, is_unauthorized)
 
     def _tell(self, exchange: Exchange) -> None:
         for observe in self._observers:
@@ -314,7 +320,8 @@ class App:
                 return explained(route, error, exchange.request_id)
             finally:
                 share.cpu_s += time.thread_time() - begun_s
-            exchange.table, exchange.transaction_id = call.table, call.transaction_id
+            # The lane of a listing is the name of its schema with a dot.
+            exchange.table, exchange.transaction_id = (call.table or "").removesuffix("."), call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
             is_gone = state.get("is_gone", _is_never_gone)
             try:
@@ -349,6 +356,7 @@ class App:
             return await self._authenticator.identify(head)
         except NotAuthenticatedError as error:
             self._callers.has_failed(exchange.caller)
+            exchange.rejected = error.rejected
             raise _denied(str(error), brought=error.brought) from None
         except NotIdentifiedYetError as error:
             message = str(error)
@@ -366,6 +374,8 @@ class App:
         message = answer.body.get("Message", answer.body.get("message"))
         caller = exchange.caller or "an unknown address"
         text = f"request {exchange.request_id}: {what} from {caller}: {answer.status} {answer.error}: {message}"
+        if exchange.rejected is not None:
+            text += f" ({exchange.rejected})"
         self.refusals.log(text)
 
     # ------------------------------------------------------------------------------------------------- bodies

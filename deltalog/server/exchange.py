@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltalog.server.access.principals import Principal
+from deltalog.server.access.principals import Principal, Rejected
 
 
 @dataclass(slots=True)
@@ -21,9 +21,9 @@ class Exchange:
     version that the call committed, by id of the table; ``commits``: how many versions it committed; ``in_doubt``:
     versions that may have been committed. ``tables``: the names of tables, by id. ``started_s``, ``seconds``: by the
     monotonic clock. ``is_hidden``: whether the response reports something as missing that exists and that the caller
-    may not see. ``is_answered``: whether the response has been decided. ``owner``: the ``Observation`` of the server.
-    ``trace``: the span of the request, used by ``Traces`` only. Background work has an exchange too, without method and
-    path.
+    may not see. ``rejected``: the credential for which the request was refused. ``is_answered``: whether the response
+    has been decided. ``owner``: the ``Observation`` of the server. ``trace``: the span of the request, used by
+    ``Traces`` only. Background work has an exchange too, without method and path.
     """
 
     request_id: str
@@ -47,6 +47,7 @@ class Exchange:
     in_doubt: dict[str, int] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     is_hidden: bool = False
+    rejected: Rejected | None = None
     is_answered: bool = False
     owner: object = None
     trace: Any = None

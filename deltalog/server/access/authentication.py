@@ -16,7 +16,6 @@ from pathlib import Path
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.server.access import issued, sigv4, token_text
 from deltalog.server.access.certificates import CertificateRule, CertificateSettings
-from deltalog.server.access.issued import Credential
 from deltalog.server.access.oidc import OidcIssuer, OidcSettings, looks_like_jwt
 from deltalog.server.access.principals import (
     Authenticator,
@@ -25,6 +24,7 @@ from deltalog.server.access.principals import (
     Identified,
     NotAuthenticatedError,
     Principal,
+    Rejected,
     Scope,
     SharedToken,
     bearer_tokens,
@@ -34,6 +34,7 @@ from deltalog.server.access.token_lookup import TokenLookup, TokenSettings
 from deltalog.server.secret_files import secret_in
 
 _WRONG = "The token is missing or wrong. Send it as 'Authorization: Bearer <token>' or as the AWS session token."
+_EXPIRED = "The token has expired."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,14 @@ class TokensOfCatalog:
         if id_ is None:
             raise NotAuthenticatedError(_WRONG)
         found = await self._lookup.find(id_, caller)
-        digest = token_text.digest_of(token)
-        if found is None or found.digest is None or not hmac.compare_digest(found.digest, digest):
-            raise NotAuthenticatedError(_WRONG)
-        _check_expiry(found, self._clock_s)
+        ended = None if found is not None else self._lookup.ended(id_)
+        known, digest = found or ended, token_text.digest_of(token)
+        if known is None or known.digest is None or not hmac.compare_digest(known.digest, digest):
+            raise NotAuthenticatedError(_WRONG, rejected=Rejected(f"token {id_}", "unknown"))
+        if found is None:
+            raise NotAuthenticatedError(_WRONG, rejected=Rejected(f"token {id_}", "revoked", known.principal))
+        if found.is_expired(int(self._clock_s() * 1000)):
+            raise NotAuthenticatedError(_EXPIRED, rejected=Rejected(f"token {id_}", "expired", found.principal))
         return found.identity(id_)
 
 
@@ -90,8 +95,10 @@ class AccessKeysOfCatalog:
         id_ = signature.access_key_id
         found = await self._lookup.find(id_, head.caller)
         if found is None or found.salt is None:
-            raise NotAuthenticatedError("The access key is unknown.")
-        _check_expiry(found, self._clock_s)
+            rejected = Rejected(f"access key {id_}", "unknown")
+            raise NotAuthenticatedError("The access key is unknown.", rejected=rejected)
+        if found.is_expired(int(self._clock_s() * 1000)):
+            raise NotAuthenticatedError(_EXPIRED, rejected=Rejected(f"access key {id_}", "expired"))
         secret = token_text.secret_access_key(self._key, id_, found.salt)
         stated = signature.body_hash
         if stated is not None and not signature.is_by(secret, stated):
@@ -196,8 +203,3 @@ def check_authentication(settings: AuthenticationSettings) -> None:
 def server_key(file: Path) -> bytes:
     """The server's key, from which the secrets of access keys are derived. Raises CallError."""
     return issued.check_server_key(secret_in(file))
-
-
-def _check_expiry(found: Credential, clock_s: Callable[[], float]) -> None:
-    if found.is_expired(int(clock_s() * 1000)):
-        raise NotAuthenticatedError("The token has expired.")

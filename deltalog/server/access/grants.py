@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.records import ACCESS, DocumentChange, access_key
+from deltalog.catalog.records import ACCESS, EXTERNAL, DocumentChange, access_key
 from deltalog.errors import CallError, ConcurrentModificationError
 from deltalog.server.access.principals import NAME_LENGTH, is_name, is_principal_name
 from deltalog.server.access.privileges import GRANTABLE, GROUP, Access, Kind, Privilege
@@ -69,6 +69,16 @@ class Grants:
     def of_missing(self, name: str) -> None:
         """Take as long as ``of_table``, so that timing does not tell whether a table exists."""
         self.of(f"missing {name}")
+
+    def has_schema(self, name: str) -> bool:
+        """Whether a schema was created or has tables. Cost: 3 coordinator calls, also if there is no such schema, so
+        that timing does not tell.
+        """
+        key, coordinator = documents.schema_key(name), self._coordinator
+        created = coordinator.document(documents.SCHEMA, key)
+        tables, externals = coordinator.tables(key, 1), coordinator.documents(EXTERNAL, key, 1)
+        found = [*(each.name for each in tables), *(each.key for each in externals)]
+        return created is not None or any(each.startswith(key) for each in found)
 
     def of(self, key: str) -> Access:
         now = self._clock()

@@ -67,7 +67,8 @@ class Guard(Caller):
     def enter(self, catalog: str | None, schema: str | None = None) -> None:
         """Check the rights on the catalog and on a schema. ``catalog``: the catalog that the request names; None if it
         names none. Raises CatalogNotFoundError or SchemaNotFoundError if the caller may not see the object, and
-        PermissionDeniedError. Cost: none if the grants are in the cache.
+        PermissionDeniedError. Cost: none if the grants are in the cache; 3 coordinator calls for a schema that the
+        caller may not see.
         """
         if self.is_admin:
             return
@@ -81,6 +82,7 @@ class Guard(Caller):
             return
         standing = self._on_schema(schema)
         if not standing.is_seen:
+            self._has_refused = self.grants.has_schema(schema)
             raise SchemaNotFoundError(f"The catalog {self._catalog} has no schema {schema}.")
         self._check(standing, self._rule.schema, f"the schema {schema}")
 

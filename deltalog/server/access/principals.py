@@ -64,14 +64,30 @@ class Identified:
     check_body: Callable[[bytes | bytearray], bool] | None = None
 
 
-class NotAuthenticatedError(Exception):
-    """A request has no valid credential. The message is shown to the caller, and contains no secret. ``brought``:
-    whether the request has a credential at all.
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A credential that was rejected. ``credential``: as for ``Principal``. ``reason``: ``revoked``, ``expired`` or
+    ``unknown``. ``principal``: whose it was; None if the request does not prove that.
     """
 
-    def __init__(self, message: str, *, brought: bool = True) -> None:
+    credential: str
+    reason: str
+    principal: str | None = None
+
+    def __str__(self) -> str:
+        owner = "" if self.principal is None else f" of {self.principal}"
+        return f"{self.credential}{owner} is {self.reason}"
+
+
+class NotAuthenticatedError(Exception):
+    """A request has no valid credential. The message is shown to the caller, and contains no secret. ``brought``:
+    whether the request has a credential at all. ``rejected``: what the server's logs say about the credential.
+    """
+
+    def __init__(self, message: str, *, brought: bool = True, rejected: Rejected | None = None) -> None:
         super().__init__(message)
         self.brought = brought
+        self.rejected = rejected
 
 
 class NotIdentifiedYetError(Exception):

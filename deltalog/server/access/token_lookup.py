@@ -75,6 +75,7 @@ class TokenLookup:
         self._settings = settings or TokenSettings()
         self._clock_s = clock_s
         self._known: _Recent[str, tuple[float, Credential]] = _Recent(self._settings.cached)
+        self._ended: _Recent[str, Credential] = _Recent(self._settings.cached)
         self._unknown: _Recent[str, float] = _Recent(self._settings.cached)
         self._guesses: _Recent[str, tuple[float, float]] = _Recent(_MOST_ADDRESSES)
         self._running: dict[str, asyncio.Future[Credential | None]] = {}
@@ -85,7 +86,7 @@ class TokenLookup:
     def reload(self, settings: TokenSettings) -> None:
         """Use other settings from now on."""
         self._settings = settings
-        self._known.most = self._unknown.most = settings.cached
+        self._known.most = self._ended.most = self._unknown.most = settings.cached
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -115,6 +116,11 @@ class TokenLookup:
             if not is_guess:
                 self._guesses.put(network, (self._left(network, now_s) + 1, now_s))
         return found
+
+    def ended(self, id_: str) -> Credential | None:
+        """The token or access key with this id that ``find`` once found and that has been revoked since. None if it was
+        never found, or too long ago."""
+        return self._ended.get(id_)
 
     async def are_required(self) -> bool:
         """Whether the catalog has, or once had, tokens. False while the catalog does not answer: a server that was
@@ -158,7 +164,9 @@ class TokenLookup:
             return
         found = done.result()
         if found is None:
-            self._known.pop(id_, None)
+            before = self._known.pop(id_, None)
+            if before is not None:
+                self._ended.put(id_, before[1])
             self._unknown.put(id_, now_s)
         else:
             self._unknown.pop(id_, None)

@@ -162,9 +162,9 @@ class ServerMetrics:
         )
         self.refusals = counter(
             "deltalog_server_refusals",
-            "Requests that were refused before a call was made: unauthenticated, denied, not_found, malformed, slow "
-            "(the body did not arrive in time), too_large, busy (too many calls), not_http, audit (the audit log "
-            "cannot be written), other.",
+            "Requests that were refused: denied (the caller may not make the call, or may not see the object), and "
+            "before a call was made: unauthenticated, not_found, malformed, slow (the body did not arrive in time), "
+            "too_large, busy (too many calls), not_http, audit (the audit log cannot be written), other.",
             "reason",
         )
         self.request_bytes = counter("deltalog_server_request_bytes", "Bytes of the bodies of requests.")
@@ -301,8 +301,11 @@ class ServerMetrics:
         self.response_bytes.inc(exchange.response_bytes)
         if exchange.error in _CONFLICTS:
             self.conflicts.labels(self._error(str(exchange.error))).inc()
-        if outcome_of(exchange) == "unknown":
+        outcome = outcome_of(exchange)
+        if outcome == "unknown":
             self.unknown.inc()
+        elif outcome == "denied" and exchange.principal is not None:  # refusals of unknown callers are counted already
+            self.refusals.labels(_REASONS[403]).inc()
 
     def refused(self, status: int, is_unauthorized: bool = False, is_audit: bool = False) -> None:
         """Count a request that no call was made for."""

@@ -50,15 +50,15 @@ def only_reads(exchange: Exchange) -> bool:
 def of_exchange(exchange: Exchange, now_ms: int, server: str, event: str = "call") -> dict[str, Any]:
     """The record of a request."""
     outcome = outcome_of(exchange)
-    principal = exchange.principal
+    principal, credential = _caller(exchange)
     known = exchange.tables
     found: dict[str, Any] = {
         "time": timestamp(now_ms),
         "event": event,
         "server": server,
         "request_id": exchange.request_id,
-        "principal": None if principal is None else principal.name,
-        "credential": None if principal is None else principal.credential,
+        "principal": principal,
+        "credential": credential,
         "address": exchange.caller,
         "method": exchange.method,
         "path": exchange.path,
@@ -71,12 +71,22 @@ def of_exchange(exchange: Exchange, now_ms: int, server: str, event: str = "call
         "error": exchange.error,
         "duration_ms": round(exchange.seconds * 1000, 3),
     }
+    if exchange.rejected is not None:
+        found["reason"] = exchange.rejected.reason
     if exchange.names:
         found["names"] = dict(exchange.names)
     for member, versions in (("versions", exchange.versions), ("in_doubt", exchange.in_doubt)):
         if versions:
             found[member] = [_version(exchange, id_, version) for id_, version in sorted(versions.items())]
     return found
+
+
+def _caller(exchange: Exchange) -> tuple[str | None, str | None]:
+    """The name of the principal and the credential, also of a request that was refused because of its credential."""
+    if exchange.principal is not None:
+        return exchange.principal.name, exchange.principal.credential
+    rejected = exchange.rejected
+    return (None, None) if rejected is None else (rejected.principal, rejected.credential)
 
 
 def _version(exchange: Exchange, table_id: str, version: int) -> dict[str, Any]:

@@ -345,6 +345,23 @@ def _counted(server: InProcess) -> Any:
     return end
 
 
+def test_a_schema_that_a_caller_may_not_see_is_answered_as_one_that_is_missing(server: InProcess) -> None:
+    unity = server.unity()
+    unity.ok("POST", "/schemas", {"name": "empty", "catalog_name": "main"})
+    grant(server, "catalog", "main", "clerk", "USE CATALOG")
+    unity.new_table()
+    told = []
+    for name in ("s", "empty", "none"):
+        server.grants.forget()
+        calls = _counted(server)
+        for path in (f"/schemas/main.{name}", f"/tables?catalog_name=main&schema_name={name}"):
+            found = server.unity(Principal("clerk")).ask("GET", path)
+            assert found.status == 404
+            told.append(str(found.body).replace(f" {name}.", " NAME."))
+        told.append(str(calls()))
+    assert told[:3] == told[3:6] == told[6:]
+
+
 def test_nobody_without_use_is_told_which_schemas_and_catalogs_there_are(server: InProcess) -> None:
     stranger = server.unity(Principal("stranger"))
     told = {stranger.ask("GET", f"/catalogs/{name}").body["message"].replace(name, "NAME") for name in ("main", "none")}

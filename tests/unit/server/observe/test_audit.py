@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime
 import json
 import os
 import re
@@ -17,7 +18,11 @@ import pytest
 from deltalog import CallError, TransactionManager
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import OperationTimeoutError
+from deltalog.server.access import token_text
+from deltalog.server.access.authentication import AuthenticationSettings
+from deltalog.server.access.issued import issue, revoke
 from deltalog.server.access.principals import Principal
+from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.exchange import Exchange
 from deltalog.server.limits import Limits
 from deltalog.server.logs import PeriodicLimit
@@ -182,15 +187,70 @@ def test_what_a_caller_may_not_do_or_see_is_denied(tmp_path: Path) -> None:
     for place, word in (("catalog/main", "USE CATALOG"), ("schema/main.s", "USE SCHEMA")):
         changes = [{"principal": "reader", "add": [word]}]
         server.unity().ok("PATCH", f"/permissions/{place}", {"changes": changes})
+    server.unity().ok("POST", "/schemas", {"name": "hidden", "catalog_name": "main"})
     seen.clear()
     assert server.unity(Principal("eve")).ask("GET", table.path).status == 404
     assert server.unity(reader).ask("GET", table.path).status == 404
     assert server.unity(reader).ask("GET", f"{table.path}none").status == 404
     assert server.unity(reader).ask("DELETE", "/schemas/main.s").status == 403
+    answers = [server.unity(reader).ask("GET", f"/schemas/main.{name}") for name in ("hidden", "absent")]
+    assert [each.error for each in answers] == [(404, "NoSuchSchemaException")] * 2
+    assert server.unity(reader).ask("GET", table.path.replace("/s/", "/hidden/")).status == 404
     assert [(each.principal and each.principal.name, records.outcome_of(each)) for each in seen] == [
         ("eve", "denied"), ("reader", "denied"), ("reader", "failed"), ("reader", "denied"),
+        ("reader", "denied"), ("reader", "failed"), ("reader", "denied"),
     ]  # fmt: skip
     server.close()
+
+
+def test_a_listing_names_its_schema(server: Observed) -> None:
+    status, _, _ = server.ask(
+        "GET", f"{ROOT}/tables?catalog_name=main&schema_name=s", **bearer(x_request_id="listing-of-s")
+    )
+    assert (status, server.of("listing-of-s")["table"]) == (200, "s")
+
+
+def test_a_token_that_has_ended_says_whose_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with observed(
+        tmp_path,
+        audit=AuditSettings(file=str(tmp_path / "audit.log")),
+        metrics=MetricsSettings(enabled=True, port=0),
+        authentication=AuthenticationSettings(TokenSettings(cache_seconds=0)),
+    ) as server:
+        coordinator = server.manager.coordinator
+        revoked = issue(coordinator, "leaver", is_admin=True)
+        expired = issue(coordinator, "guest", is_admin=True, expires=datetime.timedelta(days=1), clock_ms=lambda: 0)
+        unknown = token_text.new_token()
+
+        def call(token: str, id_: str) -> tuple[int, bytes]:
+            given = {"authorization": f"Bearer {token}", "x_request_id": id_}
+            status, _, body = server.ask("GET", f"{ROOT}/catalogs", **given)
+            return status, body.replace(id_.encode(), b"")
+
+        assert call(str(revoked.secret), "before")[0] == 200
+        revoke(coordinator, [revoked.id])
+        answers = [call(str(each), id_) for each, id_ in (
+            (revoked.secret, "of-revoked"), (expired.secret, "of-expired"), (unknown.text, "of-unknown"),
+        )]  # fmt: skip
+        assert answers[0] == answers[2]  # the caller is not told that the token was once valid
+        assert {status for status, _ in answers} == {401}
+        found = [server.of(id_) for id_ in ("of-revoked", "of-expired", "of-unknown")]
+        assert [(each["principal"], each["credential"], each["reason"], each["outcome"]) for each in found] == [
+            ("leaver", f"token {revoked.id}", "revoked", "denied"),
+            ("guest", f"token {expired.id}", "expired", "denied"),
+            (None, f"token {unknown.id}", "unknown", "denied"),
+        ]
+        # Somebody who knows the id, but not the token, does not appear as its principal.
+        other = token_text.new_token()
+        text = f"dlog_{revoked.id}_{other.text[18:-6]}"
+        call(text + token_text._checksum(text), "of-other")
+        assert (server.of("of-other")["principal"], server.of("of-other")["reason"]) == (None, "unknown")
+        assert server.metrics()['deltalog_server_refusals_total{reason="unauthenticated"}'] == 4
+    (logged,) = [each for each in caplog.messages if "of-revoked" in each]
+    assert ": 401 NotAuthorizedException: " in logged
+    assert logged.endswith(f"(token {revoked.id} of leaver is revoked)")
+    said = (tmp_path / "audit.log").read_text() + caplog.text
+    assert not any(str(secret)[18:] in said for secret in (revoked.secret, expired.secret, unknown.text))
 
 
 def test_requests_of_the_same_id_at_once(server: Observed) -> None:

@@ -19,10 +19,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from deltalog import CallError, TransactionManager
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.metrics import CatalogCall, Counters, listening
+from deltalog.server.access.grants import GrantChange, Grants
+from deltalog.server.access.issued import issue
+from deltalog.server.access.principals import Scope
+from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.observe.metrics import OTHER, Bounded, ServerMetrics, Unpublished
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.scraping import Scraping, token_of
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings
+from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY
 from tests.support.server.observed import Observed, observed
 from tests.support.server.unity import ROOT
 
@@ -125,6 +130,29 @@ def test_refusals_have_reasons(server: Observed) -> None:
         for reason in ("unauthenticated", "denied", "not_found", "too_large", "not_http")
     }
     assert grown == {"unauthenticated": 1, "denied": 1, "not_found": 1, "too_large": 2, "not_http": 1}
+
+
+def test_what_a_caller_may_not_do_is_counted(server: Observed) -> None:
+    coordinator = server.manager.coordinator
+    write = issue(coordinator, "eve", scope=Scope.WRITE)
+    read = issue(coordinator, "eve", scope=Scope.READ)
+    Grants(coordinator).grant(
+        Kind.CATALOG, CATALOG_ACCESS_KEY, [GrantChange("eve", frozenset({Privilege.USE_CATALOG}))]
+    )
+    before = server.metrics()
+    statuses = [
+        server.ask(method, f"{ROOT}{path}", body, authorization=f"Bearer {token.secret}")[0]
+        for token, method, path, body in (
+            (read, "POST", "/schemas", {"name": "n", "catalog_name": "main"}),  # the scope
+            (write, "POST", "/schemas", {"name": "n", "catalog_name": "main"}),  # a privilege
+            (write, "GET", "/schemas/main.s", None),  # a schema that the caller may not see
+            (write, "GET", "/schemas/main.absent", None),
+        )
+    ]
+    assert statuses == [403, 403, 404, 404]
+    name = "deltalog_server_refusals_total"
+    assert total(server.metrics(), name) - total(before, name) == 3
+    assert total(server.metrics(), name, reason="denied") - total(before, name, reason="denied") == 3
 
 
 def test_unpublished_commits_and_the_tables_that_have_the_most(server: Observed) -> None:
