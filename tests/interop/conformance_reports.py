@@ -257,7 +257,7 @@ def _variables(node: ast.AST) -> Iterator[str]:
 
 def _as_function(method: str, names: Mapping[str, str]) -> str:
     """The source of a method as that of a function. ``names``: the names of the functions, by method."""
-    text = re.sub(r"\(self(?:, )?", "(", method, count=1)
+    text = re.sub(r"\(\s*self(?:, *)?", "(", method, count=1)
     text = re.sub(r"^def (\w+)", lambda found: f"def {names[found[1]]}", text, flags=re.M)
     return re.sub(r"\bself\.(\w+)", lambda found: names.get(found[1], found[1]), text)
 

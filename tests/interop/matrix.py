@@ -38,9 +38,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "feature-matrix.md"
 WRITE = "DELTALOG_WRITE_FEATURE_MATRIX"
 NONE = "–"
 # Table features that deltalake refuses to read, and those that it refuses to write, under deltalake's names.
-UNREAD = {"TypeWidening", "VacuumProtocolCheck"}
+UNREAD = {"TypeWidening", "VacuumProtocolCheck", "VariantShredding"}
 UNWRITTEN = UNREAD | {"AllowColumnDefaults", "ClusteredTable", "DomainMetadata", "IdentityColumns"}
-UNWRITTEN |= {"InCommitTimestamp", "RowTracking", "VariantShredding"}
+UNWRITTEN |= {"InCommitTimestamp", "RowTracking"}
 _NAMED = re.compile(r"Unsupported table features required: \[(\w+(?:, \w+)*)\]")
 # Tables to which deltalake cannot append for a reason other than an unsupported feature, each with the error and the
 # text for the page.

@@ -426,17 +426,17 @@ REFUSED = {
     "equality": "SELECT * FROM {table} WHERE v = v",
     "a key of a merge": "MERGE INTO {table} t USING {table} s ON t.v = s.v WHEN MATCHED THEN DELETE",
     "Z-order": "OPTIMIZE {table} ZORDER BY (v)",
-    "text": "UPDATE {table} SET v = 'text'",
 }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_deltalog_refuses_is_refused_by_delta_spark(delta: DeltaSpark, tmp_path: Path, what: str) -> None:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     table = DeltaTable.create(tmp_path / "table", SCHEMA, data=pa.table({"id": [1], "v": ["1"]}))
     names = {"t": f"delta.`{tmp_path / 'new'}`", "table": f"delta.`{tmp_path / 'table'}`"}
-    with pytest.raises(PySparkException):
+    with pytest.raises((PySparkException, Py4JJavaError)):
         delta.sql(REFUSED[what].format(**names)).collect()
     assert table.snapshot().version == 0

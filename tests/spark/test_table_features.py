@@ -410,9 +410,9 @@ def test_a_table_whose_columns_are_all_void_holds_no_rows(spark: Any, table: str
 
 @since("4.0", "collations")
 def test_text_with_a_collation_that_spark_does_not_know_is_compared_by_its_bytes(spark: Any, table: str) -> None:
-    known = {"__COLLATIONS": {"s": "spark.UTF8_LCASE"}}
-    unknown = {"__COLLATIONS": {"t": "ICU.de_DE"}}
-    foreign = {"__COLLATIONS": {"u.element": "other.x"}}
+    known: dict[str, Any] = {"__COLLATIONS": {"s": "spark.UTF8_LCASE"}}
+    unknown: dict[str, Any] = {"__COLLATIONS": {"t": "ICU.de_DE"}}
+    foreign: dict[str, Any] = {"__COLLATIONS": {"u.element": "other.x"}}
     texts = {"type": "array", "elementType": "string", "containsNull": True}
     fields = [field("s", "string", **known), field("t", "string", **unknown), field("u", texts, **foreign)]
     data = pa.table({"s": ["a"], "t": ["a"], "u": pa.array([["a"]], pa.list_(pa.string()))})

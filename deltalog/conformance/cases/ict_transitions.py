@@ -29,14 +29,9 @@ from deltalog.conformance.cases.ict_instants import LARGEST_OF_DOUBLES
 from deltalog.conformance.cases.ict_reading import AHEAD, ENABLED, FROM_START, LATE, OFF
 
 ON = {ICT_PROPERTY: "true"}
+_KEEP = {"delta.enableExpiredLogCleanup": "false"}
 # On in versions 1 and 2, off from version 3.
-_ENDED = Timeline(
-    at=(0, 1, 2, 3, 4),
-    file=(40, 41, 42, 43, 44),
-    ict_from=1,
-    ict_until=3,
-    properties={"delta.enableExpiredLogCleanup": "false"},
-)
+_ENDED = Timeline(at=(0, 1, 2, 3, 4), file=(40, 41, 42, 43, 44), ict_from=1, ict_until=3, properties=_KEEP)
 _OTHER = {"delta.logRetentionDuration": "interval 9 days"}
 _ENABLE = Write("set_properties", properties=ON)
 _DISABLE = Write("set_properties", properties={ICT_PROPERTY: "false"})
@@ -181,7 +176,7 @@ def _turned_off() -> Iterator[tuple[object, ...]]:
 def _again(table: TableBuilder) -> None:
     """In-commit timestamps are on in versions 1 and 2, off in 3 and 4, and on again from version 5."""
     _ENDED(table)
-    pair = {**_ENDED.properties, **ON, PAIR_VERSION: "5", PAIR_TIMESTAMP: str(minute(50))}
+    pair = {**_KEEP, **ON, PAIR_VERSION: "5", PAIR_TIMESTAMP: str(minute(50))}
     table.commit(table.metadata(configuration=pair), table.add([{"id": 5}]), at_ms=minute(50), ict=True)
     table.commit(table.add([{"id": 6}]), at_ms=minute(60), ict=True)
 
@@ -189,7 +184,7 @@ def _again(table: TableBuilder) -> None:
 def _restored() -> Iterator[tuple[object, ...]]:
     """The properties of the restored version must not become those of the table as they are. All commits have expired:
     without the property, an engine may delete them after the restore."""
-    late = LATE.but(properties=_ENDED.properties)
+    late = LATE.but(properties=_KEEP)
     agree = Log("ict-agrees")
 
     def restored(version: int) -> list[Step]:
@@ -227,7 +222,7 @@ def _restored() -> Iterator[tuple[object, ...]]:
         _again,
         [*restored(4), _APPEND, agree, _VALID],
     )
-    copied = FROM_START.but(file=[9000] * 5, properties=_ENDED.properties)
+    copied = FROM_START.but(file=[9000] * 5, properties=_KEEP)
     yield (
         "to-time",
         "Restoring the version at a time between two commits, in a copy",
