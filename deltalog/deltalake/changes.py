@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from deltalog.deltalake.arrow import view_schema
+from deltalog.deltalake.filters import coerced
 from deltalog.deltalake.instants import epoch_ms
-from deltalog.deltalake.sql import spark_sql
 from deltalog.errors import CallError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
-from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.sql import at_one_instant
+from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
 from deltalog.protocol.schema import StructType
 from deltalog.read.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, Changes, changes_between
@@ -43,7 +45,8 @@ def feed(
         to_ms,
         allow_out_of_range,
     )
-    return _selected(found, columns, predicate)
+    now = datetime.datetime.fromtimestamp(handle.environment.clock_ms() / 1000, datetime.timezone.utc)
+    return _selected(found, columns, predicate, now)
 
 
 def _check_range(
@@ -69,7 +72,9 @@ def _field(field: pa.Field) -> pa.Field:
     return view_schema(pa.schema([field])).field(0)
 
 
-def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
+def _selected(
+    changes: Changes, columns: Sequence[str] | None, predicate: str | None, now: datetime.datetime
+) -> pa.RecordBatchReader:
     schema = changes.arrow_schema
     partitioned = changes.snapshot.partition_columns
     feed_columns = schema.names[-3:]
@@ -81,9 +86,10 @@ def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | 
         raise CallError(f"The change data feed has no column {unknown[0]!r}. Columns: {', '.join(schema.names)}.")
     where = None
     if predicate is not None:
-        condition = as_predicate(spark_sql(predicate))
-        assert condition is not None
-        where = bind(condition, StructType.from_arrow(schema))
+        columns_of_feed = StructType.from_arrow(schema)
+        condition = at_one_instant(coerced(predicate, columns_of_feed), now)
+        assert isinstance(condition, Predicate)
+        where = bind(condition, columns_of_feed)
     wanted = pa.schema([_field(schema.field(name)) for name in names])
 
     def batches() -> Iterator[Any]:

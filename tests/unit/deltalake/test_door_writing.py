@@ -225,7 +225,7 @@ def test_dictionaries_of_string_views_are_appended_and_merged(tmp_path) -> None:
     given = pa.table({"id": [1, 2], "c": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.uint32()), words)})
     frame = pl.DataFrame({"id": [3], "c": pl.Series(["b"], dtype=pl.Enum(["a", "b"]))})
     for mode in ("error", "append"):
-        write_deltalake(tmp_path, given, mode=mode)  # type: ignore[call-overload]
+        write_deltalake(tmp_path, given, mode=mode)
     write_deltalake(tmp_path, frame, mode="append")
     merging = DeltaTable(tmp_path).merge(given, "s.id = t.id AND s.c = t.c", "s", "t")
     merging.when_matched_delete().execute()
