@@ -18,6 +18,7 @@ from deltalog.expressions import constants
 from deltalog.expressions.functions.types import refuse
 from deltalog.expressions.parser_steps import with_counted_steps
 from deltalog.expressions.reading import Unparsable
+from deltalog.expressions.spellings import standard
 from deltalog.expressions.syntax import MAX_HEIGHT, TOO_DEEP, ParserInput, parser_input
 from deltalog.expressions.tokens import Token, tokens_of
 from deltalog.expressions.tree import (
@@ -63,7 +64,8 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
     length."""
     what = f"The predicate {short(text)}" if what is None else what
     try:
-        return _tree(tokens_of(text, most_chars), text)
+        # Rules of tables, whose length has another limit, keep to the names that Spark has for types.
+        return _tree(tokens_of(text, most_chars), text, has_other_types=most_chars is None)
     except CallError as error:
         raise CallError(f"{what}: {str(error).rstrip('.')}.") from None
     except RecursionError:
@@ -137,7 +139,7 @@ def short(text: str) -> str:
 # ------------------------------------------------------------------------------------------------- by sqlglot
 
 
-def _tree(tokens: Sequence[Token], text: str) -> Expression:
+def _tree(tokens: Sequence[Token], text: str, has_other_types: bool = True) -> Expression:
     """Raises CallError, including Unparsable, and RecursionError."""
     from sqlglot import exp
     from sqlglot.errors import ParseError
@@ -152,7 +154,7 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
             raise Unparsable("it cannot be parsed: it is not an expression")
         return _TreeBuilder(source).expression(tree)
 
-    found = parsed(parser_input(tokens, parsed))
+    found = parsed(parser_input(standard(tokens, has_other_types), parsed))
     if height(found) > MAX_HEIGHT:
         raise CallError(TOO_DEEP)
     return found
