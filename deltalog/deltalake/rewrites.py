@@ -55,7 +55,7 @@ def assignments(
     for key, value in updates.items():
         column = column_of(key, alias, schema)
         text = spark_sql(value)
-        tree = parse(text, f"The new value of {column}")
+        tree = parse(text, f"The new value of {key}")
         found[column] = text_in_utc(text, tree, columns)
         field = schema.find(column[1:-1].replace("``", "`")) if column.startswith("`") else None
         if safe_cast and field is not None:

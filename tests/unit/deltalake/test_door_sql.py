@@ -115,3 +115,43 @@ def test_the_message_of_an_ordinary_table_names_the_missing_offset(tmp_path) -> 
         table.delete(col("t") >= datetime.datetime(2026, 1, 2))
     with pytest.raises(CallError, match=r"has no zone. Write '2026-01-02T00:00:00'\."):
         table.delete("n >= '2026-01-02T00:00:00Z'")
+
+
+def value_of(package, path, expression: str) -> str | None:
+    package.write_deltalake(str(path), ROWS.slice(0, 1))
+    table = package.DeltaTable(str(path))
+    table.update(updates={"s": f"cast(({expression}) AS string)"})
+    (value,) = pa.table(table.to_pyarrow_table()).column("s").to_pylist()
+    return value
+
+
+@pytest.mark.parametrize(
+    ("expression", "here", "there"),
+    [
+        ("concat('a', NULL)", None, "a"),
+        ("greatest(1, NULL)", "1", None),
+        ("cast(t AS bigint)", "1767243600", "1767243600000000"),
+        ("t", "2026-01-01 05:00:00", "2026-01-01T05:00:00Z"),
+        ("substr('hello', 0, 2)", "he", "h"),
+        ("substr('hello', -2)", "lo", "hello"),
+        ("left('hello', -1)", "", "hell"),
+        ("round(2.5)", "3", "3.0"),
+        ("floor(1.5)", "1", "1.0"),
+        ("7 DIV 2 + 0 * unix_micros(t)", "3", ""),
+        ("dayofweek(t) - 1", "4", ""),
+        ("unix_seconds(t)", "1767243600", ""),
+    ],
+)
+def test_the_values_that_differ_are_those_of_the_page(tmp_path, expression, here, there) -> None:
+    """``there``: empty for what deltalake refuses."""
+    assert value_of(door, tmp_path / "door", expression) == here
+    if there == "":
+        with pytest.raises(real.exceptions.DeltaError):
+            value_of(real, tmp_path / "real", expression)
+    else:
+        assert value_of(real, tmp_path / "real", expression) == there
+
+
+def test_a_quotient_of_integers_has_a_fraction(tmp_path) -> None:
+    assert left_by(door, tmp_path / "door", "7 / 2 = 3.5") == []
+    assert left_by(real, tmp_path / "real", "7 / 2 = 3") == []
