@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.protocol.arrow_types import plain_layout
 
 
 @cache
@@ -187,6 +188,8 @@ def cast(values: Any, field: pa.Field) -> Any:
     if values.type.equals(field.type):
         return values
     try:
+        if pa.types.is_dictionary(values.type):  # Arrow cannot cast a dictionary of string views to text
+            values = plain_layout(values)
         return pc.cast(values, options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except (pa.ArrowException, TypeError) as error:
         raise SchemaMismatchError(f"Cast error: column {field.name}: {error}") from None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from deltalog.deltalake.arrow import view_schema
+from deltalog.deltalake.filters import coerced
 from deltalog.deltalake.instants import epoch_ms
-from deltalog.deltalake.sql import spark_sql
 from deltalog.errors import CallError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
-from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.sql import at_one_instant
+from deltalog.expressions.tree import Predicate
 from deltalog.log.history import LogHistory
 from deltalog.protocol.schema import StructType
 from deltalog.read.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, Changes, changes_between
@@ -30,34 +33,29 @@ def feed(
 ) -> pa.RecordBatchReader:
     """The changes of a range. ``since``, ``until``: each is a version and a time; if the time is set, it takes
     precedence over the version. The partition columns come after the other table columns, as in deltalake; the columns
-    of the feed come last."""
+    of the feed come last. Raises CallError, SchemaMismatchError, TimestampOutOfRangeError. Cost before the first batch:
+    1 GET for each commit of the range."""
     from_ms = None if since[1] is None else epoch_ms(since[1])
     to_ms = None if until[1] is None else epoch_ms(until[1])
     history = handle.history()
-    _check_range(history, since[0] if from_ms is None else None, from_ms, to_ms, allow_out_of_range)
-    found = changes_between(
-        history,
-        since[0] if from_ms is None else None,
-        until[0] if to_ms is None else None,
-        from_ms,
-        to_ms,
-        allow_out_of_range,
-    )
-    return _selected(found, columns, predicate)
+    version = since[0] if from_ms is None else None
+    if not allow_out_of_range:
+        _check_start(history, version, from_ms)
+    # As in deltalake, a range may end after the latest version: it then ends there.
+    found = changes_between(history, version, until[0] if to_ms is None else None, from_ms, to_ms, True)
+    # Errors in the stream would reach the caller as texts of Arrow's C interface, without their class.
+    deque(found.files(), maxlen=0)
+    now = datetime.datetime.fromtimestamp(handle.environment.clock_ms() / 1000, datetime.timezone.utc)
+    return _selected(found, columns, predicate, now)
 
 
-def _check_range(
-    history: LogHistory, version: int | None, from_ms: int | None, to_ms: int | None, allow_out_of_range: bool
-) -> None:
-    if allow_out_of_range:
-        return
+def _check_start(history: LogHistory, version: int | None, from_ms: int | None) -> None:
     latest = history.latest.version
     if version is not None and version > latest:
         raise CallError(f"Invalid table version: {version}. The latest version is {latest}.")
     last_ms = history.commit_at(latest).timestamp_ms
-    late = [each for each in (from_ms, to_ms) if each is not None and each > last_ms]
-    if late:
-        raise CallError(f"Provided timestamp {late[0]} ms is greater than latest commit timestamp, {last_ms} ms.")
+    if from_ms is not None and from_ms > last_ms:
+        raise CallError(f"Provided timestamp {from_ms} ms is greater than latest commit timestamp, {last_ms} ms.")
 
 
 def _field(field: pa.Field) -> pa.Field:
@@ -69,7 +67,9 @@ def _field(field: pa.Field) -> pa.Field:
     return view_schema(pa.schema([field])).field(0)
 
 
-def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
+def _selected(
+    changes: Changes, columns: Sequence[str] | None, predicate: str | None, now: datetime.datetime
+) -> pa.RecordBatchReader:
     schema = changes.arrow_schema
     partitioned = changes.snapshot.partition_columns
     feed_columns = schema.names[-3:]
@@ -81,9 +81,10 @@ def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | 
         raise CallError(f"The change data feed has no column {unknown[0]!r}. Columns: {', '.join(schema.names)}.")
     where = None
     if predicate is not None:
-        condition = as_predicate(spark_sql(predicate))
-        assert condition is not None
-        where = bind(condition, StructType.from_arrow(schema))
+        columns_of_feed = StructType.from_arrow(schema)
+        condition = at_one_instant(coerced(predicate, columns_of_feed), now)
+        assert isinstance(condition, Predicate)
+        where = bind(condition, columns_of_feed)
     wanted = pa.schema([_field(schema.field(name)) for name in names])
 
     def batches() -> Iterator[Any]:

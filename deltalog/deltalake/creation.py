@@ -28,6 +28,7 @@ from deltalog.deltalake.options import max_attempts, transaction_options
 from deltalog.deltalake.schema import Schema
 from deltalog.environment import Environment
 from deltalog.errors import SchemaMismatchError, TableExistsError, TableNotFoundError
+from deltalog.expressions.tree import Predicate
 from deltalog.log.reader import LogReader
 from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.protocol.actions import AddFile
@@ -178,7 +179,7 @@ def create_with_files(
 
 def write_actions(
     handle: TableHandle, actions: Sequence[AddAction | RemoveAction], mode: str, schema: Schema,
-    partition_by: Sequence[str], where: str | None,
+    partition_by: Sequence[str], where: Predicate | str | None,
 ) -> None:  # fmt: skip
     """Commit existing files to a table. ``where``: with ``mode="overwrite"``, the files to replace."""
     with handle.transaction() as transaction:

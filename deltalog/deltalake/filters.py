@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from deltalog.deltalake.sql import name, spark_sql, text_literal
+from deltalog.deltalake.utc import in_utc
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.tree import Comparison, Expression, Literal, Name, Predicate, replaced
@@ -42,13 +43,13 @@ def encode_partition_value(val: Any) -> str:
     raise ValueError(f"Could not encode partition value for type: {val}")
 
 
-def condition(filters: FilePruningPredicateType | None, schema: StructType) -> str | None:
-    """The filters as SQL text; None if there are no filters. Raises CallError, SchemaMismatchError for an unknown
+def condition(filters: FilePruningPredicateType | None, schema: StructType) -> Predicate | str | None:
+    """The filters as a condition; None if there are no filters. Raises CallError, SchemaMismatchError for an unknown
     column."""
     if filters is None or (not isinstance(filters, str) and not filters):
         return None
     if isinstance(filters, str):
-        return spark_sql(filters)
+        return coerced(filters, schema)
     first = filters[0]
     groups: Iterable[Any] = filters if isinstance(first, list) else [filters]
     return " OR ".join(f"({' AND '.join(_one(each, schema) for each in group)})" for group in groups)
@@ -56,7 +57,7 @@ def condition(filters: FilePruningPredicateType | None, schema: StructType) -> s
 
 def coerced(text: str | None, schema: StructType) -> Predicate | None:
     """SQL text as a condition on a table's columns. A number that is compared with a string column is treated as text,
-    as in DataFusion. Raises CallError."""
+    and a time without a zone that is compared with a timestamp as UTC, as in DataFusion. Raises CallError."""
     if text is None:
         return None
     found = as_predicate(spark_sql(text))
@@ -69,7 +70,7 @@ def coerced(text: str | None, schema: StructType) -> Predicate | None:
         texts = tuple(_as_text(one, other, schema) for one, other in (sides, sides[::-1]))
         return None if texts == sides else Comparison(tree.operator, *texts)
 
-    predicate = replaced(found, as_text)
+    predicate = in_utc(replaced(found, as_text), schema)
     assert isinstance(predicate, Predicate)
     return predicate
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,12 @@ from deltalog.deltalake.exceptions import translated
 from deltalog.deltalake.raw import RawDeltaTable
 from deltalog.deltalake.rewrites import assignments
 from deltalog.deltalake.sql import name, spark_sql
+from deltalog.deltalake.utc import text_in_utc
+from deltalog.expressions.relations import Relation, Relations
+from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.tree import Predicate
 from deltalog.parquet.file_options import FileOptions
+from deltalog.protocol.schema import StructType
 from deltalog.rows.merge.clauses import Action, Clause, Group
 from deltalog.rows.merge.merge import Merge, merge
 
@@ -97,26 +102,31 @@ class TableMerger:
             rows = converted(counted.reader, _nested_as(wanted, own.to_arrow()))
             num_files = handle.latest.num_files
             with handle.transaction_for(rows, None) as transaction:
+                source = Relation(builder.source_alias or "source", StructType.from_arrow(rows.schema))
+                target = Relation(builder.target_alias or "target", transaction.schema)
                 asked = Merge(
                     rows,
-                    spark_sql(builder.predicate),
-                    builder.source_alias or "source",
-                    builder.target_alias or "target",
-                    [each(transaction.schema) for each in self._compiled()],
+                    _condition(spark_sql(builder.predicate), target, source),
+                    source.alias,
+                    target.alias,
+                    [each(target, source) for each in self._compiled()],
                     builder.merge_schema,
                 )
                 result = merge(transaction, asked, None, None)
         return metrics.of_merge(result, counted.rows, num_files, timer)
 
-    def _compiled(self) -> list[Callable[[Any], Clause]]:
+    def _compiled(self) -> list[Callable[[Relation, Relation], Clause]]:
         builder = self._builder
 
-        def compiled(clause: Clause) -> Callable[[Any], Clause]:
-            def of(schema: Any) -> Clause:
+        def compiled(clause: Clause) -> Callable[[Relation, Relation], Clause]:
+            def of(target: Relation, source: Relation) -> Clause:
+                shown = {"matched": (target, source), "not matched": (source,)}.get(clause.group, (target,))
+                text = clause.condition
+                where = _condition(text, *shown) if isinstance(text, str) else text
                 if clause.updates is None:
-                    return clause
-                values = assignments(clause.updates, schema, builder.safe_cast, builder.target_alias or "target")
-                return Clause(clause.group, clause.action, clause.condition, values, ())
+                    return replace(clause, condition=where)
+                values = assignments(clause.updates, target.schema, builder.safe_cast, Relations(shown), target.alias)
+                return Clause(clause.group, clause.action, where, values, ())
 
             return of
 
@@ -142,6 +152,13 @@ class TableMerger:
             if not done:  # otherwise an earlier clause applies to every row, and this clause to none
                 self._builder.clauses.append(Clause(group, action, where, updates, ()))
         return self
+
+
+def _condition(text: str, *shown: Relation) -> Predicate | str:
+    written = as_predicate(text)
+    assert written is not None
+    found: Predicate | str = text_in_utc(text, written, Relations(shown))
+    return found
 
 
 def _nested_as(given: pa.Schema, own: pa.Schema) -> pa.Schema:

@@ -273,7 +273,7 @@ class RawDeltaTable:
         files = file_options(writer_properties)
         hook = post_commithook_properties
         with self.changing(commit_properties, hook, files) as handle, handle.transaction() as changed:
-            expressions = rewrites.assignments(updates, changed.schema, safe_cast)
+            expressions = rewrites.assignments(updates, changed.schema, safe_cast, changed.schema)
             values = rewrites.python_values(new_values or {}, changed.schema)
             where = coerced(predicate, changed.schema)
             result = update(changed, expressions, values, where, None, None)

@@ -12,7 +12,9 @@ from deltalog.deltalake.exceptions import DeltaError
 from deltalog.deltalake.features import TableFeatures
 from deltalog.deltalake.filters import FilePruningPredicateType, condition
 from deltalog.deltalake.sql import spark_sql
+from deltalog.deltalake.utc import in_utc, text_in_utc
 from deltalog.errors import CallError, InvalidPropertyError
+from deltalog.expressions.relations import Relations
 from deltalog.expressions.sql import parse
 from deltalog.expressions.tree import Cast
 from deltalog.maintenance import missing_files
@@ -41,17 +43,23 @@ def column_of(key: str, alias: str | None, schema: StructType) -> str:
 
 
 def assignments(
-    updates: Mapping[str, str], schema: StructType, safe_cast: bool, alias: str | None = None
+    updates: Mapping[str, str],
+    schema: StructType,
+    safe_cast: bool,
+    columns: StructType | Relations,
+    alias: str | None = None,
 ) -> dict[str, Any]:
     """The assignments of an update, in the form that deltalog accepts. ``safe_cast``: values that do not fit become
-    null."""
+    null. ``columns``: what the names in the values refer to."""
     found: dict[str, Any] = {}
     for key, value in updates.items():
         column = column_of(key, alias, schema)
-        found[column] = spark_sql(value)
+        text = spark_sql(value)
+        tree = parse(text, f"The new value of {key}")
+        found[column] = text_in_utc(text, tree, columns)
         field = schema.find(column[1:-1].replace("``", "`")) if column.startswith("`") else None
         if safe_cast and field is not None:
-            found[column] = Cast(parse(found[column], f"The new value of {field.name}"), field.data_type, True)
+            found[column] = Cast(in_utc(tree, columns), field.data_type, True)
     return found
 
 

@@ -11,7 +11,24 @@ import re
 _TYPED = re.compile(
     r"\b(tinyint|smallint|int|integer|bigint|long|short|byte|float|double|boolean|string)\s*('(?:[^']|'')*')", re.I
 )
-_TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+# The names of DataFusion, in lower case and without blanks, each with Spark's name of the same function or type.
+_NAMES = {
+    "starts_with": "startswith",
+    "ends_with": "endswith",
+    "strpos": "instr",
+    "btrim": "trim",
+    "extract(secondfrom": "second(",
+    "date_part('second',": "second(",
+}
+_TEXT_TYPE = r"(?:\bAS\s+|::\s*)(?:varchar|text|char|character)\b(?:\s*\(\s*\d+\s*\))?(?!\s*\()"
+_OTHERS = (
+    r"\b(?:starts_with|ends_with|strpos|btrim)(?=\s*\()|\bextract\s*\(\s*second\s+from\b|"
+    r"\bdate_part\s*\(\s*'second'\s*,"
+)
+_TOKEN = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/|" + f"{_TEXT_TYPE}|{_OTHERS}",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 def spark_sql(text: str) -> str:
@@ -25,7 +42,11 @@ def _respelled(token: str) -> str:
         return text_literal(token[1:-1].replace("''", "'"))
     if token[0] == '"':
         return name(token[1:-1].replace('""', '"'))
-    return " " if token[0] in "-/" else token
+    if token[0] in "-/":
+        return " "
+    if token[0] in "aA:":
+        return "::STRING" if token[0] == ":" else "AS STRING"
+    return _NAMES.get(re.sub(r"\s", "", token).lower(), token)
 
 
 def text_literal(value: str) -> str:

@@ -97,7 +97,8 @@ def coerced(value: Any, data_type: DataType, column: str) -> Any:
             return converted
     except _UNFIT:
         pass
-    raise CallError(f"{_shown(value)} cannot be compared with column {column}, which is {data_type}.")
+    what = f"{_shown(value)} cannot be compared with column {column}, which is {data_type}"
+    raise CallError(f"{what}{_lack(value, data_type)}.")
 
 
 def coerced_values(values: Sequence[Any], data_type: DataType, column: str) -> tuple[Any, ...]:
@@ -119,7 +120,24 @@ def coerced_values(values: Sequence[Any], data_type: DataType, column: str) -> t
 _UNFIT = (ValueError, TypeError, ArithmeticError, InvalidTimestampError, pa.ArrowException)
 
 
+def _lack(value: Any, data_type: DataType) -> str:
+    """What is wrong with the zone of a time, and what to write instead; empty for other values."""
+    try:
+        moment = parse_iso(value) if isinstance(value, str) else value
+    except InvalidTimestampError:
+        return ""
+    if not isinstance(moment, datetime.datetime):
+        return ""
+    if str(data_type) == "timestamp" and moment.tzinfo is None:
+        return f": its offset is missing. For UTC, write '{moment.isoformat()}Z'"
+    if str(data_type) == "timestamp_ntz" and moment.tzinfo is not None:
+        return f" and has no zone. Write '{moment.replace(tzinfo=None).isoformat()}'"
+    return ""
+
+
 def _shown(value: Any) -> str:
+    if isinstance(value, (datetime.date, datetime.datetime)):
+        return repr(str(value))
     try:
         text = repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits

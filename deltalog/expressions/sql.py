@@ -18,6 +18,7 @@ from deltalog.expressions import constants
 from deltalog.expressions.functions.types import refuse
 from deltalog.expressions.parser_steps import with_counted_steps
 from deltalog.expressions.reading import Unparsable
+from deltalog.expressions.spellings import standard
 from deltalog.expressions.syntax import MAX_HEIGHT, TOO_DEEP, ParserInput, parser_input
 from deltalog.expressions.tokens import Token, tokens_of
 from deltalog.expressions.tree import (
@@ -48,6 +49,7 @@ from deltalog.expressions.tree import (
     StartsWith,
     at_instant,
     height,
+    is_moment,
     walked,
 )
 from deltalog.protocol import limits
@@ -62,7 +64,8 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
     length."""
     what = f"The predicate {short(text)}" if what is None else what
     try:
-        return _tree(tokens_of(text, most_chars), text)
+        # Rules of tables, whose length has another limit, keep to the names that Spark has for types.
+        return _tree(tokens_of(text, most_chars), text, has_other_types=most_chars is None)
     except CallError as error:
         raise CallError(f"{what}: {str(error).rstrip('.')}.") from None
     except RecursionError:
@@ -72,17 +75,25 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
 def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = None) -> Predicate | None:
     """Parse a condition from SQL text; a tree or None is returned unchanged. ``now``: the value of CURRENT_TIMESTAMP
     and similar functions in every use of the condition; by default, the binder supplies the value. Raises CallError."""
-    if where is None or isinstance(where, Predicate):
-        return where
+    if where is None:
+        return None
+    if isinstance(where, Predicate):
+        return where if now is None else _at_instant(where, now)
     if isinstance(where, str):
         tree = parse(where)
         if isinstance(tree, Literal) and isinstance(tree.value, str):
             raise CallError(f"The predicate {short(where)} is a string, not a condition.")
         condition = tree if isinstance(tree, Predicate) else Comparison("=", tree, Literal(True))
-        found = condition if now is None else at_instant(condition, now)
-        assert isinstance(found, Predicate)
-        return found
+        return condition if now is None else _at_instant(condition, now)
     raise CallError(f"where must be SQL text or a predicate built with col(…), not {type(where).__name__}.")
+
+
+def _at_instant(condition: Predicate, now: datetime.datetime) -> Predicate:
+    if not any(map(is_moment, walked(condition))):
+        return condition
+    found = at_instant(condition, now)
+    assert isinstance(found, Predicate)
+    return found
 
 
 _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
@@ -91,6 +102,8 @@ _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
 def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Predicate | str | None:
     """The condition, with CURRENT_TIMESTAMP and similar functions replaced by a fixed time, so that all uses of the
     condition have the same time; unchanged if it has no such functions. Raises CallError."""
+    if isinstance(where, Predicate):
+        return _at_instant(where, now)
     if not isinstance(where, str) or _MENTIONS_MOMENT.search(where) is None:
         return where
     return as_predicate(where, now)
@@ -126,7 +139,7 @@ def short(text: str) -> str:
 # ------------------------------------------------------------------------------------------------- by sqlglot
 
 
-def _tree(tokens: Sequence[Token], text: str) -> Expression:
+def _tree(tokens: Sequence[Token], text: str, has_other_types: bool = True) -> Expression:
     """Raises CallError, including Unparsable, and RecursionError."""
     from sqlglot import exp
     from sqlglot.errors import ParseError
@@ -141,7 +154,7 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
             raise Unparsable("it cannot be parsed: it is not an expression")
         return _TreeBuilder(source).expression(tree)
 
-    found = parsed(parser_input(tokens, parsed))
+    found = parsed(parser_input(standard(tokens, has_other_types), parsed))
     if height(found) > MAX_HEIGHT:
         raise CallError(TOO_DEEP)
     return found

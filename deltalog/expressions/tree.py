@@ -259,17 +259,25 @@ def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
     """A copy of the tree with CURRENT_TIMESTAMP and similar functions replaced with the same time, in UTC."""
 
     def moment(each: Expression) -> Expression | None:
-        if isinstance(each, Name):
-            word = each.path[0].lower() if len(each.path) == 1 and not each.is_quoted else ""
-        elif isinstance(each, Call):
-            word = each.name.lower() if not each.arguments else ""
-        else:
+        if isinstance(each, Moment):
+            return each
+        if not isinstance(each, (Name, Call)) or not is_moment(each):
             return None
-        if word not in MOMENTS:
-            return None
-        return Moment(each, Literal(now if word in ("current_timestamp", "now") else now.date()))
+        return Moment(each, Literal(now if _word(each) in ("current_timestamp", "now") else now.date()))
 
     return replaced(expression, moment)
+
+
+def is_moment(expression: Expression) -> bool:
+    """Whether the expression is CURRENT_TIMESTAMP or a similar function, as it was written."""
+    return _word(expression) in MOMENTS
+
+
+def _word(expression: Expression) -> str:
+    """The name of a function without arguments, in lower case; the parentheses may be missing."""
+    if isinstance(expression, Name):
+        return expression.path[0].lower() if len(expression.path) == 1 and not expression.is_quoted else ""
+    return expression.name.lower() if isinstance(expression, Call) and not expression.arguments else ""
 
 
 def walked(expression: Expression) -> Iterator[Expression]:

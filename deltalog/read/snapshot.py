@@ -261,7 +261,7 @@ class Snapshot:
         ``variants="json"`` returns variants as JSON text; otherwise they are structs of metadata and value, which
         ``variant_to_python`` converts. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """
-        if isinstance(where, str):
+        if where is not None:
             now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
             where = sql.at_one_instant(where, now)
         return scans.Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)

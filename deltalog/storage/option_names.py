@@ -24,6 +24,12 @@ _S3 = {
     "profile": "profile",
 }
 _S3_SWITCHES = {"skip_signature": "anon"}
+# The names of object_store and delta-rs that have an effect here, for messages.
+S3_NAMES = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_PROFILE",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "AWS_SKIP_SIGNATURE", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_S3_LOCKING_PROVIDER",
+    "DELTA_DYNAMO_TABLE_NAME",
+)  # fmt: skip
 # Names of options that s3fs also has, with the same meaning.
 _S3_OWN = frozenset({"endpoint_url", "token", "profile"})
 _DYNAMO_TABLE = "delta_dynamo_table_name"

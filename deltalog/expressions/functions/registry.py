@@ -74,11 +74,27 @@ def call(name: str, arguments: Sequence[Node]) -> Node:
     """Call a function by its SQL name. Raises CallError for an unsupported function and for wrong arguments."""
     function = _FUNCTIONS.get(name.lower())
     if function is None:
-        raise refuse(f"The function {name}")
+        instead = _ELSEWHERE.get(name.lower())
+        raise refuse(f"The function {name}", "" if instead is None else f". Write {instead}")
     low, high, make = function
     if not low <= len(arguments) <= high:
         raise refuse(f"The function {name} with {len(arguments)} arguments")
     return make(name.lower(), *arguments)
+
+
+# Functions of other engines, each with what has the same meaning here.
+_ELSEWHERE: Mapping[str, str] = {
+    "starts_with": "startswith(…)",
+    "ends_with": "endswith(…)",
+    "strpos": "instr(…)",
+    "btrim": "trim(…)",
+    "array_has": "array_contains(…)",
+    "array_length": "size(…)",
+    "regexp_match": "rlike(…)",
+    "to_char": "date_format(…)",
+    "date_part": "year(…), month(…) or another function for a part of a time",
+    "extract": "year(…), month(…) or another function for a part of a time",
+}
 
 
 def _cast_to(data_type: DataType) -> tuple[int, int, Callable[..., Node]]:

@@ -48,9 +48,9 @@ _MAX_PRECISION = 38
 MICROS = pa.timestamp("us")
 
 
-def refuse(what: str) -> CallError:
-    """The CallError for an unsupported construct."""
-    return CallError(f"{what} is not supported")
+def refuse(what: str, instead: str = "") -> CallError:
+    """The CallError for an unsupported construct. ``instead``: a sentence that follows."""
+    return CallError(f"{what} is not supported{instead}")
 
 
 def arrow_of(data_type: DataType) -> pa.DataType:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deltalog.errors import CallError
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.exclusive import check_answer, is_verified, place_of
+from deltalog.storage.option_names import S3_NAMES
 from deltalog.storage.request_limit import RequestLimit
 from deltalog.storage.s3.credentials import CredentialSource
 from deltalog.storage.s3.direct_transport import DirectTransport
@@ -60,7 +61,8 @@ class S3Client:
         unknown = sorted(set(self._options) - known_options() - {"credentials"})
         if unknown:
             raise CallError(
-                f"Unknown storage options {unknown}. S3 takes {sorted({*known_options(), 'exclusive_create'})}."
+                f"Unknown storage options {unknown}. S3 takes object_store's names ({', '.join(S3_NAMES)}), also "
+                f"without AWS_ and in lower case, and those of s3fs: {sorted({*known_options(), 'exclusive_create'})}."
             )
 
     # ----------------------------------------------------------------------- requests, as Transport describes them

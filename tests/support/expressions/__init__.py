@@ -165,6 +165,8 @@ case when i <> 0 then 100 div i end | i <> 0 and 100 / i > 1 | i = 0 or 100 / i 
 coalesce(i, j, 0) | coalesce(null, s, 'x') | nvl(i, 5) | ifnull(s, 'none') | nullif(i, j)
 case when p then i else d end | case when p then real else i end | case when p then day else ts end
 coalesce(day, '2000-01-01') | if(p, 1, 1.5)
+extract(year from ts) | extract(week from day) | extract(doy from wall) | date_part('month', day) | position('b' in s)
+substring(s from 2 for 1) | substring(s from -1) | extract(hour from ts) + 1 | extract(day from ts) in (1, 2)
 cast(i as bigint) | cast(i as string) | cast(i as double) | cast(i as float) | cast(i as smallint)
 cast(big as double) | cast(huge as double) | cast(huge as float) | cast(fine as int) | cast(fine as bigint)
 cast(real as double) | cast(d as float) | cast(digits as int) | cast(digits as bigint) | int(digits)

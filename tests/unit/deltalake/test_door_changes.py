@@ -403,3 +403,52 @@ def test_log_files(table, tmp_path) -> None:
 def test_schema_changes_need_a_schema_mode(table) -> None:
     with pytest.raises(SchemaMismatchError):
         write_deltalake(table, ROWS.append_column("new", pa.array([1, 2, 3])), mode="append")
+
+
+@pytest.fixture
+def fed(tmp_path):
+    """A table with a change feed and the versions 0 to 2."""
+    for identifier in (1, 2, 3):
+        write_deltalake(
+            tmp_path, pa.table({"id": [identifier]}), mode="append",
+            configuration={"delta.enableChangeDataFeed": "true"},
+        )  # fmt: skip
+    return DeltaTable(tmp_path)
+
+
+LATER = datetime.datetime(2126, 1, 1, tzinfo=datetime.timezone.utc).isoformat()
+EARLIER = datetime.datetime(1999, 1, 1, tzinfo=datetime.timezone.utc).isoformat()
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        {"starting_version": 1, "ending_version": 99},
+        {"starting_version": 1, "ending_timestamp": LATER},
+        {"starting_timestamp": EARLIER, "ending_timestamp": LATER},
+        {"starting_version": 3, "ending_version": 99},
+        {"starting_timestamp": LATER},
+    ],
+)
+def test_a_feed_ends_where_it_ends_in_deltalake(fed, tmp_path, ends) -> None:
+    real = pytest.importorskip("deltalake", minversion="1.6")
+
+    def found(table):
+        try:
+            feed = pa.table(table.load_cdf(**ends))
+        except Exception as error:  # deltalake's own class is another
+            return type(error).__name__.replace("CallFailedError", "DeltaError")
+        return sorted((row["_commit_version"], row["id"]) for row in feed.to_pylist())
+
+    assert found(fed) == found(real.DeltaTable(str(tmp_path)))
+
+
+def test_what_a_feed_cannot_have_is_an_error_of_the_call(fed, tmp_path) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [4], "x": ["a"]}), mode="append", schema_mode="merge")
+    DeltaTable(tmp_path).restore(1)
+    fed.update_incremental()
+    with pytest.raises(SchemaMismatchError, match="column x was dropped"):
+        fed.load_cdf(starting_version=0)
+    write_deltalake(tmp_path / "off", ROWS)
+    with pytest.raises(DeltaError, match="the change data feed was off at version 0"):
+        DeltaTable(tmp_path / "off").load_cdf()

@@ -291,3 +291,9 @@ def test_a_call_that_commits_nothing_stays_at_its_version(tmp_path) -> None:
     latest = DeltaTable(tmp_path / "t")
     latest.restore(0)
     assert (latest.version(), latest.to_pyarrow_table()["x"].to_pylist()) == (2, [1])
+
+
+def test_the_message_of_an_unknown_option_lists_both_kinds_of_names() -> None:
+    pytest.importorskip("s3fs")
+    with pytest.raises(DeltaError, match=r"\['nonsense'\].*AWS_ENDPOINT_URL.*endpoint_url"):
+        DeltaTable("s3://bucket/table", storage_options={"nonsense": "1"})

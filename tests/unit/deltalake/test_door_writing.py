@@ -218,3 +218,15 @@ def test_the_statistics_and_columns_of_generated_columns_are_kept(tmp_path) -> N
     with pytest.raises(DeltaError, match="1 rows failed validation check"):
         write_deltalake(tmp_path, pa.table({"id": [1], "twice": [3]}), mode="append")
     assert DeltaTable(tmp_path).get_add_actions(flatten=True)["max.twice"].to_pylist() == [4]
+
+
+def test_dictionaries_of_string_views_are_appended_and_merged(tmp_path) -> None:
+    words = pa.array(["a", "b"]).cast(pa.string_view())  # as polars encodes Categorical and Enum
+    given = pa.table({"id": [1, 2], "c": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.uint32()), words)})
+    frame = pl.DataFrame({"id": [3], "c": pl.Series(["b"], dtype=pl.Enum(["a", "b"]))})
+    for mode in ("error", "append"):
+        write_deltalake(tmp_path, given, mode=mode)
+    write_deltalake(tmp_path, frame, mode="append")
+    merging = DeltaTable(tmp_path).merge(given, "s.id = t.id AND s.c = t.c", "s", "t")
+    merging.when_matched_delete().execute()
+    assert rows_of(tmp_path) == [{"id": 3, "c": "b"}]

@@ -145,3 +145,9 @@ def test_an_expression_whose_work_doubles_with_its_depth_is_refused(around: str)
         text = around.format(text)
     with pytest.raises(CallError, match="MAX_EXPRESSION_STEPS"):
         compile_expression(text, StructType((StructField("b", PrimitiveType("boolean")),)))
+
+
+def test_rules_have_only_the_types_of_spark() -> None:
+    for name in ("VARCHAR", "text"):
+        with pytest.raises(CallError, match=f"(?i)CAST to {name} is not supported"):
+            values(f"CAST(a AS {name})", pa.table({"a": [1]}))
