@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from deltalog.arrow_arrays import strings
 from deltalog.doctor.catalog_state import examine_shown, list_log
 from deltalog.doctor.checkpoints import CheckpointExamination, examine_leftover_sidecars
-from deltalog.doctor.checksums import CheckpointSize, KnownState, examine_checksum, examine_hint
+from deltalog.doctor.checksums import CheckpointSize, KnownState, examine_checksum, examine_hint, read_hint
 from deltalog.doctor.commit_lines import Actions, examine_bytes, examine_numbers
 from deltalog.doctor.commit_times import CommitTimes
 from deltalog.doctor.commits import examine_commit
@@ -500,7 +500,16 @@ class Examination:
         except (StoreError, OSError) as error:
             self.collector.one("last-checkpoint-unreadable", str(error), None, path)
             return
+        named = None if data is None else (read_hint(data) or {}).get("version")
+        if isinstance(named, int) and named not in self.checkpoints and self._has_checkpoint(named):
+            return  # a writer has written the checkpoint since the log was listed
         self.collector.take(examine_hint(data, self.checkpoints))
+
+    def _has_checkpoint(self, version: int) -> bool:
+        try:
+            return any(each.version == version for each in self.reader.list_from(version).checkpoints)
+        except (DeltaLogError, OSError):
+            return False
 
     # --------------------------------------------------------------------------------------- data files
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from deltalog import CheckReport, DeltaTable, check
+from deltalog.doctor import examination
+from deltalog.doctor.findings import Finding
 from deltalog.doctor.repair import carry_out, plan
 from deltalog.environment import Environment
 from deltalog.log.reader import LogReader
 from deltalog.protocol.paths import commit_path
+from deltalog.storage.base import FileMeta, LogStore
 from deltalog.storage.fs import LocalStore
 from deltalog.storage.registry import open_store
 from tests.support.doctor.damaged_tables import ICT, SCHEMA, commit, log, rows
@@ -210,3 +213,18 @@ def test_commits_after_a_repair_have_a_crc(table: Path) -> None:
         version = DeltaTable.open(table).append(rows(50 + number)).version
         assert log(table, f"{version:020d}.crc").exists()
     assert check(table).findings == ()
+
+
+def test_a_checkpoint_that_arrives_during_the_check_is_there(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint is read after the listing, and may name a checkpoint that was written in between."""
+    DeltaTable.open(table).checkpoint()
+    list_log, seen = examination.list_log, f"{LAST:020d}.checkpoint.parquet"
+
+    def listed_earlier(store: LogStore) -> tuple[list[FileMeta], list[Finding]]:
+        metas, findings = list_log(store)
+        return [each for each in metas if each.name != seen], findings
+
+    monkeypatch.setattr(examination, "list_log", listed_earlier)
+    assert "last-checkpoint-to-missing" not in check(table).rules
+    log(table, seen).unlink()
+    assert "last-checkpoint-to-missing" in check(table).rules
