@@ -10,6 +10,7 @@ import pytest
 
 from deltalog import CheckReport, DeltaTable, check
 from deltalog.doctor import examination
+from deltalog.doctor.catalog_state import list_log
 from deltalog.doctor.findings import Finding
 from deltalog.doctor.repair import carry_out, plan
 from deltalog.environment import Environment
@@ -218,7 +219,7 @@ def test_commits_after_a_repair_have_a_crc(table: Path) -> None:
 def test_a_checkpoint_that_arrives_during_the_check_is_there(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint is read after the listing, and may name a checkpoint that was written in between."""
     DeltaTable.open(table).checkpoint()
-    list_log, seen = examination.list_log, f"{LAST:020d}.checkpoint.parquet"
+    seen = f"{LAST:020d}.checkpoint.parquet"
 
     def listed_earlier(store: LogStore) -> tuple[list[FileMeta], list[Finding]]:
         metas, findings = list_log(store)
