@@ -234,7 +234,7 @@ def export(
     if as_json:
         out.document({"directory": str(directory), "cases": written})
     else:
-        out.print(f"{written} cases were written to {directory}.")
+        out.print(f"{plural(written, 'case')} {'was' if written == 1 else 'were'} written to {directory}.")
 
 
 @app.command(epilog=examples("deltalog conformance pairs deltalog deltalake --variant plain --json > pairs.json"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -202,8 +202,10 @@ def explain(
             snapshot = DeltaTable(handle_on_latest(reader, Environment())).snapshot(**at)
             number = snapshot.num_files
         with store.counted() as listing:
-            snapshot.files()
-    segment = snapshot.log.segment
+            found = snapshot.files().num_rows
+    # The files are listed from another checkpoint, or from the commits, if the checkpoint cannot be read.
+    unreadable = [name for each in snapshot.log.cache.unusable for name in each.names]
+    segment, is_used = snapshot.log.segment, snapshot.log.cache.uses_checksum
     facts: dict[str, Any] = {
         "table": snapshot.url,
         "version": snapshot.version,
@@ -211,7 +213,9 @@ def explain(
         "compactions": [each.name for each in segment.compactions],
         "commits": list(segment.commits),
         "checksum": segment.has_checksum,
-        "num_files": number,
+        "num_files": found,
+        "num_files_by_checksum": number if is_used else None,
+        "unreadable_checkpoints": unreadable,
         "calls": {"open": _by_method(opening), "files": _by_method(listing)},
         "read": {"open": _paths(opening), "files": _paths(listing)},
     }
@@ -226,10 +230,11 @@ def explain(
                 ("Version", str(snapshot.version)),
                 ("Checkpoint", ", ".join(segment.checkpoint.names) if segment.checkpoint else "none"),
                 *([("Compactions", ", ".join(facts["compactions"]))] if segment.compactions else []),
+                *([("Unreadable", _passed_over(unreadable))] if unreadable else []),
                 ("Commits", f"{commits[0]} to {commits[-1]} ({plural(len(commits), 'commit')})" if commits else "none"),
-                ("Checksum", "present" if segment.has_checksum else "none"),
+                ("Checksum", _checksum_text(segment.has_checksum, number if is_used else None, found)),
                 ("To open it", _calls_text(facts["calls"]["open"])),
-                (f"To list {plural(number, 'file')}", _calls_text(facts["calls"]["files"])),
+                (f"To list {plural(found, 'file')}", _calls_text(facts["calls"]["files"])),
             ]
         )
     )
@@ -237,6 +242,19 @@ def explain(
 
 
 _READS = ("get", "open_input")
+
+
+def _passed_over(names: Sequence[str]) -> str:
+    return f"{', '.join(names)}: an older checkpoint or the commits are read instead (see deltalog check)"
+
+
+def _checksum_text(is_present: bool, counted: int | None, found: int) -> str:
+    """``counted``: the number of files according to the ``.crc``; None if it was not used."""
+    if not is_present:
+        return "none"
+    if counted is None:
+        return "present, but not used: it contradicts itself or its commit (see deltalog check)"
+    return "present" if counted == found else f"present, but counts {plural(counted, 'file')} (see deltalog check)"
 
 
 def _by_method(calls: Mapping[tuple[str, str], int]) -> dict[str, int]:

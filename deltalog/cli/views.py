@@ -292,11 +292,22 @@ def print_explanation(out: Output, explained: TimestampExplanation, clamped: Com
     facts = []
     for label, text in explained.facts():
         if label == "Refused" and clamped is None:
-            label, text = "Answer", "none: the instant is refused"
+            facts.append(("Answer", plain("none: the instant is refused", styles["Answer"])))
+            label, text = _outside(explained)
         elif label == "Refused" and clamped is not None:
             label, text = "Clamped", f"to version {clamped.version}, committed at {describe(clamped.timestamp_ms)}"
         facts.append((label, plain(text, styles.get(label, ""))))
     out.print(facts_of(facts))
+
+
+def _outside(explained: TimestampExplanation) -> tuple[str, str]:
+    """The commit next to a refused instant, and the option that selects it."""
+    if explained.requested_ms > explained.latest.timestamp_ms:
+        label, at, place, option = "Latest", explained.latest, "before", "--after latest"
+    else:
+        label, at, place, option = "Earliest", explained.earliest, "after", "--before earliest"
+    committed = f"version {at.version}, committed at {describe(at.timestamp_ms)}"
+    return label, f"{committed}, which is {place} the instant; {option} selects it"
 
 
 # --------------------------------------------------------------------------------------------------- restore

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from deltalog.arrow_arrays import strings
 from deltalog.doctor.catalog_state import examine_shown, list_log
 from deltalog.doctor.checkpoints import CheckpointExamination, examine_leftover_sidecars
-from deltalog.doctor.checksums import CheckpointSize, KnownState, examine_checksum, examine_hint
+from deltalog.doctor.checksums import CheckpointSize, KnownState, examine_checksum, examine_hint, read_hint
 from deltalog.doctor.commit_lines import Actions, examine_bytes, examine_numbers
 from deltalog.doctor.commit_times import CommitTimes
 from deltalog.doctor.commits import examine_commit
@@ -32,7 +32,16 @@ from deltalog.doctor.features import (
 from deltalog.doctor.file_entries import ENTRY_RULES, Rules, examine_add, rules_of
 from deltalog.doctor.findings import CheckReport, Collector, Examined, Finding, found
 from deltalog.doctor.iceberg import changed_partitions
-from deltalog.doctor.listing import LogFiles, examine_names, examine_segment, examine_staged, log_files
+from deltalog.doctor.listing import (
+    LogFiles,
+    describe_lost,
+    examine_names,
+    examine_orphans,
+    examine_segment,
+    examine_staged,
+    later_files,
+    log_files,
+)
 from deltalog.doctor.live_files import LiveFiles, apply, digest_of, examine_row_ids
 from deltalog.doctor.lost_commits import UNKNOWN_MS, examine_reach
 from deltalog.doctor.lost_versions import RemovedFiles, described, lost, names_of
@@ -42,6 +51,7 @@ from deltalog.doctor.progress import Progress, silent
 from deltalog.doctor.staged_commits import examine_published, examine_ratified
 from deltalog.doctor.table_metadata import EarlierMetadata, examine_change, examine_domains, examine_metadata, schema_of
 from deltalog.doctor.tombstones import MOST, Key, Tombstones
+from deltalog.doctor.unnamed_files import unnamed_data_files
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, InvalidPropertyError, ObjectNotFoundError, StoreError
 from deltalog.lazy_arrow import pc
@@ -116,6 +126,7 @@ class Examination:
         self.collector.take(examine_segment(files, self._unusable))
         self._finish(files)
         counts = Counts()
+        is_known = self.live is not None and self.state.protocol is not None and self.state.metadata is not None
         if self.live is not None and self.state.protocol is not None and self.state.metadata is not None:
             self._examined = replace(self._examined, live_files=len(self.live))
             self._examine_removed(self.state.metadata)
@@ -128,6 +139,7 @@ class Examination:
             self.collector.sorted(),
             dict(self.collector.of_rules),
             examined,
+            is_readable=is_known,
         )
 
     def _listed(self, directory: str) -> list[FileMeta]:
@@ -260,9 +272,9 @@ class Examination:
         meta = files.listing.metas.get(version)
         active = is_on(protocol, metadata) if protocol is not None and metadata is not None else None
         file_ms = None if meta is None else meta.modification_time_ms
-        self._times.take(
-            version, actions, active, file_ms, not isinstance(data, str) and (actions.is_whole or bool(actions.lines))
-        )
+        # A commit that is not whole may have lost its commitInfo, so that it is missing is no finding of its own.
+        is_read = not isinstance(data, str) and (actions.is_whole or bool(actions.infos))
+        self._times.take(version, actions, active, file_ms, is_read)
         self._commit_ms.append(_time_of(actions, active, file_ms))
         if not actions.is_whole:
             self.live = None
@@ -411,11 +423,7 @@ class Examination:
         if managed and self.reader.authority.catalog is None:
             self.collector.one("catalog-not-consulted", "The log was read without the catalog.", latest)
         self._hint()
-        orphans = sorted(files.listing.checksums - set(files.listing.commits))
-        self.collector.take(
-            found("crc-without-commit", f"There is no commit for version {each}.", each, checksum_path(each))
-            for each in orphans
-        )
+        self._lost_commits(files, managed)
         without = len(set(files.listing.commits) - files.listing.checksums)
         if without and files.listing.checksums:
             self.collector.one("crc-missing", f"{without} of {len(files.listing.commits)} versions have no .crc.")
@@ -430,6 +438,31 @@ class Examination:
                 domains = self.state.domains.values()
                 self.collector.take(examine_shown(self.reader.store, latest, protocol, metadata, domains))
         self._gone(files)
+
+    def _lost_commits(self, files: LogFiles, is_managed: bool) -> None:
+        """Report ``.crc`` files without a commit, and commits that are missing at the end of the log. Cost: 1 HEAD; if
+        commits are missing, 1 GET, a listing of the table and the commits again."""
+        last = files.listing.commits[-1] if files.listing.commits else None
+        later = [] if last is None or is_managed else later_files(files, last)
+        if later and self._exists(commit_path(later[0][0])):
+            later = []  # a writer has committed since the log was listed
+        lost = {version for version, _ in later}
+        self.collector.take(examine_orphans(files, lost))
+        if not later or last is None:
+            return
+        first, path = later[0]
+        checksum = self.reader.checksum(first) if path == checksum_path(first) else None
+        counted = None if checksum is None else checksum.totals.num_files
+        live = None if self.live is None else len(self.live)
+        unnamed = unnamed_data_files(self.reader, self.environment)
+        text = describe_lost(last, [path for _, path in later], counted, live, unnamed)
+        self.collector.one("latest-commit-missing", text, first, path)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            return self.reader.store.head(path) is not None
+        except (StoreError, OSError):
+            return False
 
     def _examine_reach(self, files: LogFiles, metadata: Metadata) -> Iterator[Finding]:
         try:
@@ -467,7 +500,16 @@ class Examination:
         except (StoreError, OSError) as error:
             self.collector.one("last-checkpoint-unreadable", str(error), None, path)
             return
+        named = None if data is None else (read_hint(data) or {}).get("version")
+        if isinstance(named, int) and named not in self.checkpoints and self._has_checkpoint(named):
+            return  # a writer has written the checkpoint since the log was listed
         self.collector.take(examine_hint(data, self.checkpoints))
+
+    def _has_checkpoint(self, version: int) -> bool:
+        try:
+            return any(each.version == version for each in self.reader.list_from(version).checkpoints)
+        except (DeltaLogError, OSError):
+            return False
 
     # --------------------------------------------------------------------------------------- data files
 

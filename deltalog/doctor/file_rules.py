@@ -9,6 +9,10 @@ _FEATURE = "Add the feature to the protocol in a new commit, or remove what requ
 _REWRITE = "Add the file again with correct values in a new commit, or restore it from a copy."
 _STATS = "Queries may miss rows of the file. Rewrite it, or add it again with correct statistics."
 _RESTORE = "Restore the file from a copy, or remove it from the table in a new commit, which loses its rows."
+_RESTORE_MISSING = (
+    "Restore the file from a copy, or commit its removal, which loses its rows: "
+    "DeltaTable.remove_missing_files(dry_run=False)."
+)
 _MARK = "Set the high-water mark to the last value in a new commit (ALTER TABLE … ALTER COLUMN … SYNC IDENTITY)."
 _IDS = "Rewrite the file with a client that assigns row ids."
 
@@ -87,7 +91,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
          _METADATA),
         ("data-column-type-differs", "error", "The type of a column in a data file does not match the schema",
          _REWRITE),
-        ("data-file-missing", "error", "A live data file does not exist", _RESTORE),
+        ("data-file-missing", "error", "A live data file does not exist", _RESTORE_MISSING),
         ("data-file-size-differs", "error", "The size of a data file differs from that in its add action", _RESTORE),
         ("data-file-unreadable", "error", "A data file is damaged", _RESTORE),
         ("data-file-not-checked", "info", "Data files were not checked: too many, or outside the table",

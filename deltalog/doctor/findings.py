@@ -70,7 +70,8 @@ class CheckReport:
 
     ``findings``: sorted by severity, then version; at most MOST_OF_A_RULE per rule. ``of_rules``: the number of
     findings per rule, including those omitted from ``findings``. ``version``: the latest version in the log; None if
-    the log has no version. ``deep``: whether the rows of data files were read.
+    the log has no version. ``deep``: whether the rows of data files were read. ``is_readable``: whether the log yields
+    the state of the latest version.
     """
 
     url: str
@@ -79,6 +80,7 @@ class CheckReport:
     findings: tuple[Finding, ...]
     of_rules: Mapping[str, int] = field(default_factory=dict)
     examined: Examined = field(default_factory=Examined)
+    is_readable: bool = True
 
     @property
     def ok(self) -> bool:

@@ -8,12 +8,20 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltalog.doctor.findings import Finding, found
 from deltalog.log.segment import Checkpoint, Listing, parse_listing
-from deltalog.protocol.paths import LAST_CHECKPOINT, LogFile, LogFileKind, commit_name, log_path, parse_log_file
+from deltalog.protocol.paths import (
+    LAST_CHECKPOINT,
+    LogFile,
+    LogFileKind,
+    checksum_path,
+    commit_name,
+    log_path,
+    parse_log_file,
+)
 from deltalog.storage.base import FileMeta
 
 _COMMIT_LIKE = re.compile(r"[0-9]+\.json", re.I)
@@ -21,6 +29,10 @@ _CHECKPOINT_LIKE = re.compile(r"[0-9]+\.checkpoint\b.*", re.I)
 _COMPACTION_LIKE = re.compile(r"[0-9]+\.[0-9]+\.compacted\b.*", re.I)
 _STAGED = re.compile(r"([0-9]{20})\.[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\.json")
 _TEMPORARY = re.compile(r"\..*|_.*|.*(?:tmp|temp|\$folder\$|_started|_committed|\.crc|\.bak)", re.I)
+
+
+# The number of file names in one message.
+_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,51 @@ def _gaps(commits: Sequence[int], usable: Sequence[Checkpoint], newest: int | No
         else:
             text = f"The commits of version {missing} are missing; the checkpoint of version {newest} covers them."
             yield found("version-gap-below-checkpoint", text, before + 1, path)
+
+
+def later_files(files: LogFiles, last: int) -> list[tuple[int, str]]:
+    """The files that writers write only after a commit and whose version is after ``last``, the version of the last
+    commit: version and path, ascending by version."""
+    found = [(version, checksum_path(version)) for version in files.listing.checksums if version > last]
+    found += [(each.version, log_path(each.names[0])) for each in files.listing.checkpoints if each.version > last]
+    found += [(version, log_path(names[0])) for version, _, names in files.incomplete if version > last]
+    found += [
+        (each.end_version, log_path(each.name))
+        for each in files.compactions
+        if each.end_version is not None and each.end_version > max(last, each.version)
+    ]
+    return sorted(found, key=lambda each: (each[0], not each[1].endswith(".crc"), each[1]))
+
+
+def describe_lost(
+    last: int, paths: Sequence[str], counted: int | None, live: int | None, unnamed: Sequence[str] | None
+) -> str:
+    """The text about commits that are lost at the end of the log. ``last``: the version of the last commit. ``paths``:
+    the files that prove it. ``counted``: the number of live files in the first lost version according to its ``.crc``.
+    ``live``: that of the last version. ``unnamed``: the data files that no version names; None if unknown."""
+    names = [path.rpartition("/")[2] for path in paths]
+    text = f"The log ends at version {last}, but {_some(names)} exists, which is written after its commit."
+    if counted is not None and live is not None:
+        text += f" The .crc counts {counted} files, version {last} has {live}."
+    if unnamed is not None:
+        text += f" Data files that no version names: {_some(unnamed) if unnamed else 'none'}."
+    return text
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES
+    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def examine_orphans(files: LogFiles, lost: Collection[int]) -> Iterator[Finding]:
+    """Report the ``.crc`` files without a commit, except those of ``lost`` versions."""
+    commits = files.listing.commits
+    for version in sorted(files.listing.checksums - set(commits) - set(lost)):
+        if commits and version < commits[0]:
+            text = f"The log begins at version {commits[0]}: earlier commits were deleted."
+        else:
+            text = f"There is no commit for version {version}."
+        yield found("crc-without-commit", text, version, checksum_path(version))
 
 
 def staged_version(name: str) -> int | None:

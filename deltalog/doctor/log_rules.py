@@ -7,6 +7,15 @@ from typing import Literal
 Row = tuple[str, Literal["error", "warning", "info"], str, str]
 
 _RESTORE = "Restore the file from a copy of the table."
+_RESTORE_COMMIT = (
+    "Restore the file from a copy of the table. If there is none, and it is the last version: stop the writers, copy "
+    "the table, and remove this commit and its .crc. The table is then at the version before; the data files of the "
+    "commit remain."
+)
+_LOST_COMMIT = (
+    "Stop the writers, because the next commit takes the lost version, and copy the table. Restore the commit from an "
+    "earlier copy. If there is none, its rows are only in data files that no version names."
+)
 _DELETE_CHECKPOINT = "Write a new checkpoint (deltalog check --repair); delete this one if all commits before it exist."
 _DELETE_DERIVED = "Delete the file (deltalog check --repair): it is derived from the commits, which are authoritative."
 _REPORT = "Report it to the authors of the writer named in the commit, and restore an earlier version."
@@ -24,6 +33,9 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("version-gap-below-checkpoint", "warning",
          "Commits before a checkpoint are missing: these versions cannot be read",
          "Nothing, if the versions are not needed. Otherwise restore the commits from a copy."),
+        ("latest-commit-missing", "error",
+         "There are files of a later version, which are written after its commit: the newest commits are lost",
+         _LOST_COMMIT),
         ("log-start-missing", "error", "The log begins after version 0 and no checkpoint covers the missing commits",
          _RESTORE),
         ("commit-name-malformed", "warning",
@@ -32,12 +44,12 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("log-file-unknown", "info", "The protocol does not define the name of a file in _delta_log",
          "Nothing. The file may be deleted if no program needs it."),
         ("commit-unreadable", "error", "A commit cannot be read from the store", _RESTORE),
-        ("commit-empty", "error", "A commit has no action", _RESTORE),
-        ("commit-not-text", "error", "A commit is not UTF-8 text", _RESTORE),
+        ("commit-empty", "error", "A commit has no action", _RESTORE_COMMIT),
+        ("commit-not-text", "error", "A commit is not UTF-8 text", _RESTORE_COMMIT),
         ("commit-byte-order-mark", "warning", "A commit starts with a byte order mark, which some readers refuse",
          _REPORT),
-        ("commit-invalid-json", "error", "A line of a commit is not JSON", _RESTORE),
-        ("commit-truncated", "error", "The last line of a commit is truncated", _RESTORE),
+        ("commit-invalid-json", "error", "A line of a commit is not JSON", _RESTORE_COMMIT),
+        ("commit-truncated", "error", "The last line of a commit is truncated", _RESTORE_COMMIT),
         ("commit-json-multiline", "warning", "An action spans several lines, which many readers refuse", _REPORT),
         ("commit-duplicate-key", "warning",
          "A JSON object in a commit has duplicate keys: readers differ in which value they use",
@@ -274,7 +286,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("compaction-holds-provenance", "warning", "A log compaction file contains commitInfo or cdc actions",
          _DELETE_DERIVED),
         ("compaction-after-latest", "warning", "A log compaction file covers versions that are not in the log",
-         _DELETE_DERIVED),
+         "Keep it until the lost commits are restored: it contains their actions. If none is lost, delete it."),
         ("compaction-not-checked", "info", "A log compaction file was not checked because its commits are missing",
          "Nothing."),
     )),
@@ -324,8 +336,9 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     )),
     ("writer-requirements", (
         ("crc-missing", "info", "Some versions have no .crc, which writers should write",
-         "Nothing: later commits write one."),
-        ("crc-without-commit", "info", "A .crc belongs to no commit", "Nothing: log clean-up deletes it."),
+         "Nothing: later commits write one, at the latest from the next checkpoint on."),
+        ("crc-without-commit", "info", "The commit of a .crc is not in the log",
+         "Nothing, if log clean-up deleted the commit. If the commit is lost, keep the file until it is restored."),
     )),
     ("metadata-cleanup", (
         ("log-begins-later", "info", "The log begins after version 0: earlier versions cannot be read",

@@ -71,7 +71,8 @@ class VersionChecksum(msgspec.Struct, frozen=True):
 
 
 def decode_checksum(data: bytes) -> VersionChecksum | None:
-    """Parse a checksum; None if it is truncated, invalid, incomplete or larger than ``limits.MAX_CHECKSUM_BYTES``."""
+    """Parse a checksum; None if it is truncated, invalid, incomplete, larger than ``limits.MAX_CHECKSUM_BYTES``, or if
+    its histogram of file sizes contradicts its totals."""
     if len(data) > limits.MAX_CHECKSUM_BYTES:
         return None
     try:
@@ -81,7 +82,10 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
         counts = (body["numFiles"], body["tableSizeBytes"])
         if not _are_counts(counts):
             return None
-        totals = Totals(*counts, _sizes_in(body), _deletions_in(body))
+        sizes = _sizes_in(body)
+        if sizes is not None and (sum(sizes.counts), sum(sizes.sizes)) != counts:
+            return None  # one of the two is wrong, and the next commit would take it over
+        totals = Totals(*counts, sizes, _deletions_in(body))
         transactions, domains = body.get("setTransactions"), body.get("domainMetadata")
         return VersionChecksum(
             totals,
@@ -110,9 +114,7 @@ def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
     if not isinstance(histogram, dict) or histogram.get("sortedBinBoundaries") != list(SIZE_BINS):
         return None
     counts, sizes = (_counts_in(histogram, key, len(SIZE_BINS)) for key in ("fileCounts", "totalBytes"))
-    if not (counts and sizes) or (sum(counts), sum(sizes)) != (body["numFiles"], body["tableSizeBytes"]):
-        return None
-    return FileSizes(counts, sizes)
+    return FileSizes(counts, sizes) if counts and sizes else None
 
 
 def _counts_in(body: dict[str, Any], key: str, length: int) -> tuple[int, ...]:
@@ -189,7 +191,7 @@ def _comparable(state: State | PartialState) -> dict[str, object]:
 
 
 def encode_checksum(
-    state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None, files: FileList | None = None
+    state: State, totals: Totals, txn_id: str | None, in_commit_timestamp_ms: int | None, files: FileList | None = None
 ) -> bytes:
     """The ``.crc`` of a version, with only those fields that are known and apply to the table.
 

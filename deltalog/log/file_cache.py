@@ -117,6 +117,16 @@ class FileCache:
         #: Whether a commit of the segment was missing when it was read, because log clean-up ran after the listing.
         self.is_outdated = False
 
+    @property
+    def unusable(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints that could not be read so far. Cost: none."""
+        return self._unusable
+
+    @property
+    def uses_checksum(self) -> bool:
+        """Whether the state and the totals come from the version's ``.crc``. Cost: none."""
+        return self._checksum is not None
+
     # ------------------------------------------------------------------------------------------- live files
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -165,7 +175,10 @@ class FileCache:
         try:
             return list(self.stream_files(convert, columns, leaves))
         except InvalidCheckpointError as error:
-            return self.without_checkpoint(error).file_pieces(convert, columns, leaves)
+            other = self.without_checkpoint(error)
+            pieces = other.file_pieces(convert, columns, leaves)
+            self._unusable = other.unusable
+            return pieces
 
     def stream_files(
         self,
@@ -317,6 +330,9 @@ class FileCache:
         """The cache of the version that ``commit`` creates. ``new``: the paths that this commit is the first to
         add. Cost: none."""
         totals = table_totals.totals_after(self.known_totals, commit, new or self._known_new(commit))
+        listed = self._listed_after(commit, totals)
+        if listed is not None and totals is not None and totals.sizes is None and not listed.has(totals):
+            totals = listed = None  # they are counted independently, and no histogram says which of them is right
         return FileCache(
             self._reader,
             segment,
@@ -327,7 +343,7 @@ class FileCache:
             loaded=self._loaded_after(commit),
             tombstones=self._tombstones,
             unusable=self._unusable,
-            listed=self._listed_after(commit, totals),
+            listed=listed,
         )
 
     def _listed_after(self, commit: CommitActions, totals: table_totals.Totals | None) -> file_lists.FileList | None:
@@ -418,7 +434,8 @@ class FileCache:
         The new cache uses an older checkpoint, or only the commits. Raises ``error`` if these are missing. Cost: 1
         LIST."""
         checkpoint = self.segment.checkpoint
-        unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
+        known = self._unusable
+        unusable = known if checkpoint is None or checkpoint in known else (*known, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)
         return FileCache(
             self._reader,

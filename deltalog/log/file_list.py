@@ -84,13 +84,19 @@ class FileList(msgspec.Struct, frozen=True):
             return False
         return {file.path for file in self.files.values()} == set(files["path"].to_pylist())
 
+    def has(self, totals: Totals) -> bool:
+        """Whether the list has as many files and bytes as ``totals``."""
+        return (len(self.files), sum(file.size_bytes for file in self.files.values())) == (
+            totals.num_files,
+            totals.size_bytes,
+        )
+
     def encoded(self, totals: Totals) -> bytes | None:
         """The list as JSON; None if its number of files or bytes differs from ``totals``, if a file cannot be listed,
         or if the list is larger than MAX_BYTES."""
         files = self.files.values()
         bodies = [file.body for file in files if file.body is not None]
-        found = len(bodies), sum(file.size_bytes for file in files)
-        if len(bodies) < len(files) or found != (totals.num_files, totals.size_bytes):
+        if len(bodies) < len(files) or not self.has(totals):
             return None
         size = sum(map(len, bodies)) + len(bodies) + 1
         return b"[" + b",".join(bodies) + b"]" if size <= MAX_BYTES else None

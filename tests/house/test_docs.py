@@ -8,6 +8,7 @@ compared with the page: tests/support/pages.py.
 
 from __future__ import annotations
 
+import datetime
 import re
 import shutil
 import subprocess
@@ -147,6 +148,14 @@ def test_every_row_of_a_table_has_the_cells_of_its_head(page: Path) -> None:
         cells = len(CELL.sub("", line.strip())) - 1
         expected = expected or cells
         assert cells == expected, f"{page.name}:{number}: {cells} cells in a table of {expected}: {line[:100]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_time_in_milliseconds_is_the_date_beside_it(page: Path) -> None:
+    """The comparison of output ignores both, because each run makes up others."""
+    for number, date in re.findall(r"(\d{13}) ms \((\d{4}-\d\d-\d\dT[\d:.]+)Z\)", page.read_text(encoding="utf-8")):
+        at = datetime.datetime.fromisoformat(f"{date}+00:00")
+        assert round(at.timestamp() * 1000) == int(number), f"{page.name}: {number} ms is not {date}Z"
 
 
 def test_links_lead_to_projects_and_not_to_package_registries() -> None:

@@ -81,6 +81,18 @@ def test_repairs_are_shown_and_carried_out(tmp_path: Path) -> None:
     assert len(list(tables.log(path).glob("*.json"))) == commits + 2
 
 
+def test_a_repair_does_not_end_well_while_the_newest_commit_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    tables.plain(path).flush()
+    newest = max(tables.log(path).glob("*.json"))
+    newest.unlink()
+    before = {file: file.read_bytes() for file in tables.log(path).iterdir()}
+    done = run(path, "--repair")
+    assert done.returncode == 1 and "latest-commit-missing" in done.stdout
+    assert "Nothing can be repaired" in done.stdout
+    assert {file: file.read_bytes() for file in tables.log(path).iterdir()} == before
+
+
 def on_a_terminal(*arguments: object) -> tuple[str, str]:
     """Standard output and standard error of a check whose standard error is a terminal."""
     terminal, end = pty.openpty()

@@ -258,6 +258,9 @@ def test_resolve_outside_of_the_history(cli: Cli, late: Path, asked: int, clamp:
     people = cli("resolve", late, "--timestamp-ms", asked)
     assert people.status == 1
     assert "none: the instant is refused" in people.out
+    label, place = ("Earliest", "after") if version == 0 else ("Latest", "before")
+    beside = re.escape(f"{label:<11}version {version}, committed at ")
+    assert re.search(rf"{beside}.* which is {place} the instant; {option} selects it", " ".join(people.out.split(" ")))
     assert people.err.startswith("error [TIMESTAMP_OUT_OF_RANGE]: ")
 
     clamped = document(cli("resolve", late, "--timestamp-ms", asked, *clamp, "--json"))
@@ -486,3 +489,9 @@ def test_columns_may_be_named_one_by_one(cli: Cli, tmp_path: Path) -> None:
 def test_a_limit_beyond_all_numbers_is_all(cli: Cli, late: Path) -> None:
     for command in ("files", "rows", "history"):
         assert cli(command, late, "--limit", str(10**30)).status == 0
+
+
+@pytest.mark.parametrize(("cases", "says"), [(["ict-feed-timestamps-off"], "1 case was written to")])
+def test_exported_cases_are_counted(cli: Cli, tmp_path: Path, cases: list[str], says: str) -> None:
+    ran = cli("conformance", "export", tmp_path / "out", *(part for case in cases for part in ("--case", case)))
+    assert ran.status == 0 and says in ran.out

@@ -116,6 +116,35 @@ def test_explain(cli: Cli, table: Path) -> None:
     assert "Checkpoint" in text(cli("explain", table))
 
 
+def test_explain_names_a_checkpoint_that_cannot_be_read(cli: Cli, table: Path) -> None:
+    opened = DeltaTable.open(table)
+    opened.checkpoint()
+    opened.append(pa.table({"id": [7], "s": [None], "p": ["a"], "more": [None]}, opened.snapshot().schema.to_arrow()))
+    opened.flush()
+    checkpoint = table / "_delta_log" / f"{4:020d}.checkpoint.parquet"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    for _ in range(2):  # with the .crc, only the list of files needs the checkpoint; without it, the state too
+        (found,) = lines(cli("explain", table, "--json"))
+        assert found["unreadable_checkpoints"] == [checkpoint.name]
+        assert f"Unreadable {checkpoint.name}: an older checkpoint or the commits" in text(cli("explain", table))
+        (table / "_delta_log" / f"{5:020d}.crc").unlink(missing_ok=True)
+
+
+def test_explain_counts_the_files_itself(cli: Cli, table: Path) -> None:
+    crc = table / "_delta_log" / f"{4:020d}.crc"
+    body = json.loads(crc.read_text())
+    number = body["numFiles"]
+    (found,) = lines(cli("explain", table, "--json"))
+    assert (found["num_files"], found["num_files_by_checksum"]) == (number, number)
+    crc.write_text(json.dumps({**body, "numFiles": number + 100}))
+    assert "present, but not used: it contradicts itself" in text(cli("explain", table))
+    body.pop("fileSizeHistogram")
+    crc.write_text(json.dumps({**body, "numFiles": number - 1}))
+    (found,) = lines(cli("explain", table, "--json"))
+    assert (found["num_files"], found["num_files_by_checksum"]) == (number, number - 1)
+    assert "present, but counts 0 files" in text(cli("explain", table)) and number == 1
+
+
 def test_rows_of_a_condition(cli: Cli, late: Path) -> None:
     found = lines(cli("rows", late, "--version", "3", "--where", "id > 2 AND what IS NOT NULL", "--json"))
     assert sorted(row["id"] for row in found) == [3, 5]

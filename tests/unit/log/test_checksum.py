@@ -151,13 +151,30 @@ def test_a_checksum_that_contradicts_the_commits_is_an_error_once_they_are_read(
 
 
 def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
-    table, size_bytes = _with_checksum(numFiles=7, tableSizeBytes=9)
+    table, size_bytes = _with_checksum(numFiles=7, tableSizeBytes=9, fileSizeHistogram=None)
     snapshot = table.snapshot()
     assert (snapshot.num_files, snapshot.size_bytes) == (7, 9)  # trusted until the log is read
     assert snapshot.files().num_rows == 1
     assert (snapshot.num_files, snapshot.size_bytes) == (1, size_bytes)
     known = snapshot.log.cache.known_totals
     assert known is not None and (known.num_files, known.size_bytes) == (1, size_bytes)
+
+
+@pytest.mark.parametrize("changes", [{"numFiles": 7}, {"tableSizeBytes": 9}])
+def test_totals_that_the_histogram_contradicts_are_not_used(changes: dict[str, int]) -> None:
+    table, size_bytes = _with_checksum(**changes)
+    snapshot = table.snapshot()
+    assert (snapshot.num_files, snapshot.size_bytes) == (1, size_bytes)
+    assert not snapshot.log.cache.uses_checksum
+
+
+@pytest.mark.parametrize("changes", [{"numFiles": 7}, {"numFiles": 7, "fileSizeHistogram": None}])
+def test_the_next_commit_does_not_take_over_wrong_totals(changes: dict[str, Any]) -> None:
+    """Without a histogram, the list of files contradicts the totals."""
+    table, _ = _with_checksum(**changes)
+    table.append(rows(2))
+    written = table.snapshot().log.reader.checksum(1)
+    assert written is None or written.totals.num_files == 2
 
 
 @pytest.mark.parametrize(("again", "is_read"), [(1, True), (2, False)])
@@ -175,6 +192,7 @@ def test_a_file_that_a_commit_adds_again_may_be_counted_twice(again: int, is_rea
     store.put(commit_path(2), store.get(commit_path(2)) + line)
     store.delete(commit_path(0))
     body = json.loads(store.get(checksum_path(2)))
+    del body["fileSizeHistogram"]
     store.put(checksum_path(2), json.dumps({**body, "numFiles": 3 + again}).encode())
     snapshot = DeltaTable.open(store).snapshot()
     if is_read:

@@ -132,6 +132,7 @@ DERIVED: list[Damage] = [
         edit_crc(4, lambda c: c.update(numDeletedRecordsOpt=9)),
         "crc-deletions-differ",
     ),
-    case("checksum without a commit", plain, copy(f"{NAME}.crc", f"{8:020d}.crc"), "crc-without-commit"),
+    case("checksum of a deleted commit", checkpointed, delete(f"_delta_log/{0:020d}.json"), "crc-without-commit"),
+    case("checksum without a commit", plain, copy(f"{NAME}.crc", f"{8:020d}.crc"), "latest-commit-missing"),
     case("staged commit", plain, staged, "staged-commit-unpublished"),
 ]

@@ -137,7 +137,7 @@ def swapped_checksums(log: Log) -> tuple[str, ...]:
 @kind()
 def a_checksum_of_no_version(log: Log) -> tuple[str, ...]:
     shutil.copy(log.crc(log.pick(log.crcs())), log.crc(log.last + log.chance.randrange(1, 99)))
-    return ("crc-without-commit",)
+    return ("latest-commit-missing",)
 
 
 @kind()
