@@ -212,7 +212,7 @@ def wrong_contents(distribution: Path) -> Iterable[str]:
     names = names_in(distribution)
     is_wheel = distribution.suffix == ".whl"
     wanted = {f"{package}/{name}" for package in PACKAGES for name in ("py.typed", "__init__.py")}
-    wanted |= {"deltalog/cli/page/timeline.html", *(() if is_wheel else BESIDES)}
+    wanted |= {"deltalog/presentation/page/timeline.html", *(() if is_wheel else BESIDES)}
     for name in sorted(wanted.difference(names)):
         yield f"{distribution.name}: {name} is missing"
     if is_wheel and not any(re.fullmatch(r"deltalog-[^/]+\.dist-info/licenses/LICENSE", name) for name in names):

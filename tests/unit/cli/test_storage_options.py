@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def test_every_command_that_takes_a_table_or_a_catalog_takes_options(cli: Cli) -
     for command in commands.app.registered_commands:
         name = command.name or command.callback.__name__  # type: ignore[union-attr]
         shown = cli(name, "--help", env={"COLUMNS": "200"}).out
-        assert ("--option" in shown) == ("TABLE " in shown or "CATALOG " in shown), name
+        takes_one = re.search(r"\b(TABLE|CATALOG|WHAT)(\.\.\.)?[ }]", shown)
+        assert ("--option" in shown) == bool(takes_one), name
 
 
 def test_options_end_with_the_command(cli: Cli, late: Path) -> None:
