@@ -413,16 +413,22 @@ class DeltaTable:
         return self.snapshot().to_duckdb(connection)
 
     def snapshot(
-        self, version: int | None = None, timestamp: PointInTime | None = None, *, time_zone: TimeZone | None = None
+        self,
+        version: int | None = None,
+        timestamp: PointInTime | None = None,
+        before: str = "error",
+        after: str = "error",
+        *,
+        time_zone: TimeZone | None = None,
     ) -> snapshots.Snapshot:
-        """The latest version, a specific version, or the version that was current at a point in time. ``time_zone``:
-        see the class.
+        """The latest version, a specific version, or the version that was current at a point in time. ``before``,
+        ``after``: as for ``version_at``, for a point in time outside the history. ``time_zone``: see the class.
 
         Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: for the latest, 2 HEADs, and
         1 LIST and the new commits if there are any; for a version, 1 LIST and its log files, none while it is in use;
         for a point in time, as ``version_at`` and as for a version.
         """
-        return self._handle.at(version, _epoch_ms(timestamp, time_zone))
+        return self._handle.at(version, _epoch_ms(timestamp, time_zone), before=before, after=after)
 
     def version_at(
         self,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from deltalog import Snapshot
 
 _TRACEBACK = "DELTALOG_TRACEBACK"
-_CLAMPING = re.compile(r'pass (before|after)="(\w+)" to version_at')
+_CLAMPING = re.compile(r'pass (before|after)="(\w+)" to version_at or snapshot')
 
 
 class _Commands(TyperGroup):
@@ -82,7 +82,8 @@ def _report(error: Exception, as_json: bool) -> int:
 
     name = type(error).__name__
     if isinstance(error, DeltaLogError):
-        report_error(name, error.code, _CLAMPING.sub(r"pass --\1 \2 to deltalog resolve", error.message), as_json)
+        message = _CLAMPING.sub(r"pass --\1 \2 to deltalog resolve, whose answer --version takes", error.message)
+        report_error(name, error.code, message, as_json)
         return 1
     if isinstance(error, typer.Abort):
         report_error(name, "INTERRUPTED", "Interrupted.", as_json)
@@ -250,7 +251,10 @@ def _columns(snapshot: Snapshot, texts: list[str] | None) -> list[str] | None:
 
 @app.command(epilog=_examples("deltalog history events --limit 5", "deltalog history events --json | jq .timestamp_ms"))
 def history(table: _Table, limit: _Limit = None, as_json: _Json = False) -> None:
-    """List the commits, newest first, with their times and the clock that time travel uses for them."""
+    """List the commits, newest first, with their times and the clock that time travel uses for them.
+
+    Drift is the file time of a commit minus its in-commit time: + if the file is newer, as in a copy of the table.
+    """
     from deltalog.cli import views
 
     out = Output(as_json)

@@ -364,7 +364,7 @@ def check_range(
     raise TimestampOutOfRangeError(
         f"{table}: the timestamp {describe(timestamp_ms)} is {relation}. Valid: from "
         f"{describe(earliest.timestamp_ms)}, version {earliest.version}, to {describe(latest.timestamp_ms)}, "
-        f"version {latest.version}, both included. To clamp the time instead, pass {option} to version_at.",
+        f"version {latest.version}, both included. To clamp the time instead, pass {option} to version_at or snapshot.",
         requested_ms=timestamp_ms,
         earliest_ms=earliest.timestamp_ms,
         latest_ms=latest.timestamp_ms,

@@ -174,18 +174,27 @@ class TableHandle:
         latest = self.refresh_for_change()
         return latest, self._proven_ms(latest)
 
-    def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
+    def at(
+        self,
+        version: int | None,
+        timestamp_ms: int | None,
+        for_change: bool = False,
+        before: str = "error",
+        after: str = "error",
+    ) -> Snapshot:
         """The latest version, a specific version, or the version that was current at a point in time. Like
         ``DeltaTable.snapshot``, but the time is in milliseconds since 1970. ``for_change``: whether to find the latest
-        version as ``refresh_for_change`` does."""
+        version as ``refresh_for_change`` does. ``before``, ``after``: as for ``LogHistory.version_at``."""
         if version is not None and timestamp_ms is not None:
             raise CallError("Pass a version or a timestamp, not both.")
+        if timestamp_ms is None and (before, after) != ("error", "error"):
+            raise CallError("Pass before and after with a timestamp: they clamp times outside the history.")
         if not (version is None or isinstance(version, int)):
             raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
         latest = self.refresh_for_change() if for_change else self.refresh()
         if timestamp_ms is not None:
             history = histories.LogHistory(self.reader, latest.log)
-            found = self._snapshot(history, history.version_at(timestamp_ms).version)
+            found = self._snapshot(history, history.version_at(timestamp_ms, before, after).version)
             return Snapshot(found, is_time_travel=True)
         if version is None:
             return latest

@@ -28,7 +28,7 @@ from spark_ext.session.stores import Storage
 _AT_VERSION = re.compile(r"(.+)@[vV](\d+)", re.DOTALL)
 _AT_TIMESTAMP = re.compile(r"(.+)@(\d{17})", re.DOTALL)
 _TIME_ONLY = re.compile(r"[Tt]?\d{1,2}:.*", re.DOTALL)
-_CLAMPING = re.compile(r'pass (before|after)="\w+" to version_at')
+_CLAMPING = re.compile(r'pass (before|after)="\w+" to version_at or snapshot')
 _CLAMPED = {"before": "canReturnEarliestCommit", "after": "canReturnLastCommit"}
 _SPECIAL = frozenset(["now", "today", "tomorrow", "yesterday", "epoch", "current_timestamp", "current_date"])
 _FEED = "readChangeFeed"

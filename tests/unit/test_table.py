@@ -262,6 +262,13 @@ def test_times_out_of_range_through_every_door() -> None:
             assert (caught.value.earliest_ms, caught.value.latest_ms) == (NOW, NOW + 9000)
     assert table.version_at(NOW - 1, before="earliest").version == 0
     assert table.version_at(NOW + 9001, after="latest").version == 9
+    assert table.snapshot(timestamp=NOW + 9001, after="latest").version == 9
+    assert table.snapshot(timestamp=0, before="earliest").version == 0
+    for wrong in ({"after": "latest"}, {"timestamp": 0, "before": "first"}):
+        with pytest.raises(CallError, match=r"before and after|before must be one of"):
+            table.snapshot(**wrong)
+    with pytest.raises(TimestampOutOfRangeError, match='pass before="earliest" to version_at or snapshot'):
+        table.snapshot(timestamp=0, after="latest")
 
 
 # --------------------------------------------------------------------------------------------------- the costs

@@ -252,8 +252,8 @@ def test_resolve_outside_of_the_history(cli: Cli, late: Path, asked: int, clamp:
     error = json.loads(refused.err)
     assert (error["error"], error["code"]) == ("TimestampOutOfRangeError", "TIMESTAMP_OUT_OF_RANGE")
     option = " ".join(clamp)
-    clamping = f"pass {option} to deltalog resolve."
-    assert error["message"] == re.sub(r"pass \w+=.* to version_at\.", clamping, explained["refusal"])
+    clamping = f"pass {option} to deltalog resolve, whose answer --version takes."
+    assert error["message"] == re.sub(r"pass \w+=.* to version_at or snapshot\.", clamping, explained["refusal"])
 
     people = cli("resolve", late, "--timestamp-ms", asked)
     assert people.status == 1
