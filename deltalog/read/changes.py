@@ -140,7 +140,13 @@ def changes_between(
     assert from_version is not None
     is_between_commits = None not in (from_timestamp_ms, to_timestamp_ms) and from_version == last.version + 1
     if from_version > last.version and not is_between_commits:
-        raise CallError(f"The range of changes is empty: it begins at {from_version} and ends at {last.version}.")
+        message = f"The range of changes is empty: it begins at {from_version} and ends at {last.version}."
+        if from_version > latest.version:
+            message += (
+                f" The latest version is {latest.version}. To get no changes instead, pass allow_out_of_range=True "
+                "(in Spark also option('allowOutOfRange', True))."
+            )
+        raise CallError(message)
     first = history.snapshot(from_version)
     return Changes(Snapshot(first), Snapshot(last), latest, history.commit_at)
 

@@ -369,8 +369,9 @@ def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf",
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None:
             raise deltalog.InvalidTimestampError(
-                f"{value!r} has no time zone. Make it aware, for example value.replace(tzinfo=timezone.utc), "
-                "or pass a string, which is read in the session time zone."
+                f"{value!r} has no time zone. A value that Spark returned, as collect() does, is in the "
+                "local time zone of Python: pass value.astimezone(). For UTC pass value.replace(tzinfo=timezone.utc). "
+                "A string is read in the session time zone: cast(timestamp as string) in Spark makes one."
             )
         epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
         return _whole_ms((value - epoch) // datetime.timedelta(microseconds=1), round_up)

@@ -190,9 +190,10 @@ def _retention(snapshot: Snapshot, hours: float | None, is_enforced: bool) -> Re
         raise CallError(
             f"{snapshot.url}: a retention of {hours:g} hours is shorter than the table's retention of "
             f"{of_table_ms / HOUR_MS:g} hours (delta.deletedFileRetentionDuration). Versions within that retention "
-            "could become unreadable. Pass a longer retention, change the property, or pass "
-            "enforce_retention_duration=False if no reader needs these versions and no writer takes longer than a day "
-            "to commit its files."
+            "could become unreadable. Pass a longer retention, or change the property. If no reader needs these "
+            "versions and no writer takes longer than a day to commit its files, pass enforce_retention_duration=False "
+            "(deltalog vacuum: --below-retention; in Spark set spark.databricks.delta.retentionDurationCheck.enabled "
+            "to false)."
         )
     return Retention(given_ms, of_table_ms, is_enforced)
 

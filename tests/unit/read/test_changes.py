@@ -151,8 +151,10 @@ def test_a_range_that_begins_after_the_latest_version() -> None:
             assert nothing.arrow_schema == made.changes(0).arrow_schema
             with pytest.raises((VersionNotFoundError, TimestampOutOfRangeError, CallError)):
                 made.changes(**begin, **ends)
-    with pytest.raises(CallError, match="range of changes is empty"):
+    with pytest.raises(CallError, match=r"empty: it begins at 1 and ends at 0\.$"):
         made.changes(1, 0, allow_out_of_range=True)
+    with pytest.raises(CallError, match=r"begins at 2 and ends at 1\..* allow_out_of_range=True .*allowOutOfRange"):
+        made.changes(2)
     with pytest.raises(VersionNotFoundError):
         made.changes(-1, allow_out_of_range=True)
     without = DeltaTable.create(memory(), SCHEMA)

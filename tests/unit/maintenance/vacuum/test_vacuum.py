@@ -102,8 +102,10 @@ def test_a_retention_below_the_tables_needs_consent(store: MemoryStore, clock: C
     table = create(store, clock, {"delta.deletedFileRetentionDuration": "interval 2 days"})
     table.overwrite(rows(3))
     clock.now_ms += DAY + HOUR
-    with pytest.raises(CallError, match=r"24 hours is shorter than the table's retention of 48 hours"):
+    with pytest.raises(CallError, match=r"24 hours is shorter than the table's retention of 48 hours") as caught:
         table.vacuum(24)
+    for name in ("enforce_retention_duration=False", "--below-retention", "retentionDurationCheck.enabled"):
+        assert name in caught.value.message
     assert table.vacuum(48).paths == ()
     report = delete(table, 24, enforce_retention_duration=False)
     assert len(report.paths) == 1 and report.retention_ms == DAY and ids(table) == [3]
