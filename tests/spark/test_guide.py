@@ -36,7 +36,7 @@ def test_the_examples_of_changing_rows_run(spark: Any, tmp_path: Path) -> None:
 
 
 def test_the_examples_of_maintenance(spark: Any, tmp_path: Path) -> None:
-    assert guide.run(spark, tmp_path, guide.MAINTENANCE) == 2
+    assert guide.run(spark, tmp_path, guide.MAINTENANCE) == 3
 
 
 @pytest.mark.parametrize(
