@@ -47,9 +47,8 @@ from deltalog.expressions.tree import (
     Predicate,
     RegexLike,
     StartsWith,
-    at_instant,
+    condition_at_instant,
     height,
-    is_moment,
     walked,
 )
 from deltalog.protocol import limits
@@ -78,22 +77,14 @@ def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = 
     if where is None:
         return None
     if isinstance(where, Predicate):
-        return where if now is None else _at_instant(where, now)
+        return where if now is None else condition_at_instant(where, now)
     if isinstance(where, str):
         tree = parse(where)
         if isinstance(tree, Literal) and isinstance(tree.value, str):
             raise CallError(f"The predicate {short(where)} is a string, not a condition.")
         condition = tree if isinstance(tree, Predicate) else Comparison("=", tree, Literal(True))
-        return condition if now is None else _at_instant(condition, now)
+        return condition if now is None else condition_at_instant(condition, now)
     raise CallError(f"where must be SQL text or a predicate built with col(…), not {type(where).__name__}.")
-
-
-def _at_instant(condition: Predicate, now: datetime.datetime) -> Predicate:
-    if not any(map(is_moment, walked(condition))):
-        return condition
-    found = at_instant(condition, now)
-    assert isinstance(found, Predicate)
-    return found
 
 
 _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
@@ -103,7 +94,7 @@ def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Pre
     """The condition, with CURRENT_TIMESTAMP and similar functions replaced by a fixed time, so that all uses of the
     condition have the same time; unchanged if it has no such functions. Raises CallError."""
     if isinstance(where, Predicate):
-        return _at_instant(where, now)
+        return condition_at_instant(where, now)
     if not isinstance(where, str) or _MENTIONS_MOMENT.search(where) is None:
         return where
     return as_predicate(where, now)

@@ -256,7 +256,10 @@ def _replaced(expression: Expression, replacement: Callable[[Expression], Expres
 
 
 def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
-    """A copy of the tree with CURRENT_TIMESTAMP and similar functions replaced with the same time, in UTC."""
+    """The tree with CURRENT_TIMESTAMP and similar functions replaced with the same time, in UTC. A tree without such
+    functions is returned itself."""
+    if not any(map(is_moment, walked(expression))):
+        return expression
 
     def moment(each: Expression) -> Expression | None:
         if isinstance(each, Moment):
@@ -266,6 +269,13 @@ def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
         return Moment(each, Literal(now if _word(each) in ("current_timestamp", "now") else now.date()))
 
     return replaced(expression, moment)
+
+
+def condition_at_instant(condition: Predicate, now: datetime.datetime) -> Predicate:
+    """As ``at_instant``, for a condition."""
+    found = at_instant(condition, now)
+    assert isinstance(found, Predicate)
+    return found
 
 
 def is_moment(expression: Expression) -> bool:
