@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from deltalog import DeltaTable, StoreError
-from deltalog.storage import fs
+from deltalog.storage import durability, fs
 from deltalog.storage.fs import LocalStore
 from tests.support.core import environment, ids, rows
 
@@ -308,14 +308,16 @@ def test_any_call_of_the_system_may_fail_once(
             root = tmp_path / f"{code}-{number}"
             table = DeltaTable.create(root, rows(1).schema, data=rows(1), environment=environment())
             before, faulty = log_files(root), FaultyOs(call, number, code)
-            monkeypatch.setattr(fs, "os", faulty)
+            for module in (fs, durability):
+                monkeypatch.setattr(module, "os", faulty)
             try:
                 OPERATIONS[operation](table)
                 said = None
             except StoreError as error:
                 said = str(error)
             finally:
-                monkeypatch.setattr(fs, "os", os)
+                for module in (fs, durability):
+                    monkeypatch.setattr(module, "os", os)
             after = log_files(root)
             where = f"{call} number {number}: {errno.errorcode[code]}"
             if said is not None:
