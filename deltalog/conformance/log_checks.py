@@ -254,8 +254,7 @@ def _ict_active(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair")
 def _pair(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement properties contain the version ``value`` and the in-commit timestamp of that commit, both as
-    strings."""
+    """The enablement properties name the version ``value`` and that commit's in-commit timestamp, both as strings."""
     configuration = view.configuration()
     found = (configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP))
     wanted = (str(value), str(view.ict(value)))

@@ -178,7 +178,7 @@ class _GoneAfterRatification(WrappedCoordinator):
 def test_what_fails_after_the_ratification_does_not_make_the_commit_an_error(manager):
     poison(manager, YEAR_2100_MS)
     assert manager_of(_GoneAfterRatification(manager.coordinator), now_ms).restart_timestamps(A) == 2
-    file = staged(manager, now_ms())
+    file = staged(manager, now_ms() + 1)  # version 2 may be of this millisecond
     _, head = manager_of(_GoneAfterRatification(manager.coordinator), now_ms).propose_commit(A, *file)
     assert head.version == 3 == manager.ratified(A)[1].version
 
