@@ -443,7 +443,9 @@ class Fire:
         if len(self._alive) < self.plan.writers or not awake:
             return
         victim = self._random.choice(awake)
-        if self.plan.stop_seconds and not self._stopped and self._random.random() < 0.2:
+        # One stop for every four kills, so that a short run has some.
+        is_due = self.done["timed"] >= 4 * (self.done["stopped"] + 1)
+        if self.plan.stop_seconds and not self._stopped and is_due:
             os.kill(victim, signal.SIGSTOP)
             self._stopped[victim] = time.monotonic() + self.plan.stop_seconds
             self.done["stopped"] += 1
