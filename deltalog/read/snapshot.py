@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalog.arguments import checked, safe_repr
 from deltalog.errors import MissingVersionError
-from deltalog.expressions.tree import Predicate
+from deltalog.expressions.tree import Predicate, condition_at_instant
 from deltalog.lazy_names import lazy_modules
 from deltalog.log.loader import UnreadSnapshot, load
 from deltalog.log.reader import LogReader
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from deltalog import arrow_arrays
-    from deltalog.expressions import sql, tree
+    from deltalog.expressions import sql
     from deltalog.log import commit_summary as commit_summaries
     from deltalog.log import file_statistics, file_tables
     from deltalog.protocol import column_mapping
@@ -39,7 +39,6 @@ else:
         __name__,
         "deltalog.arrow_arrays",
         "deltalog.expressions.sql",
-        "deltalog.expressions.tree",
         "deltalog.log.file_statistics",
         "deltalog.log.file_tables",
         "deltalog.protocol.column_mapping",
@@ -266,8 +265,8 @@ class Snapshot:
             now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
             if isinstance(where, str):
                 where = sql.at_one_instant(where, now)
-            elif isinstance(where, tree.Predicate):  # does not need the parser of SQL
-                where = tree.condition_at_instant(where, now)
+            elif isinstance(where, Predicate):  # does not need the parser of SQL
+                where = condition_at_instant(where, now)
         return scans.Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
 
     def scan_polars(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pl.LazyFrame:
