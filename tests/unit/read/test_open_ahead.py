@@ -6,6 +6,7 @@ import gc
 import random
 import signal
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,10 +131,14 @@ def test_an_interrupt_while_requests_wait_ends_them_all(written: MemoryStore) ->
     def hold(path: str) -> None:
         if ready.wait() == 0:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            threading.Timer(1.0, interrupted.set).start()  # by then, the scan has received the interrupt
         interrupted.wait(60)
 
+    def receive(number: int, frame: types.FrameType | None) -> None:
+        threading.Timer(1.0, interrupted.set).start()  # after the scan has begun to end its requests
+        signal.default_int_handler(number, frame)
+
     store.before = hold
+    before = signal.signal(signal.SIGINT, receive)
     # An interrupt that arrives while the garbage collector calls the callback of a weak reference is ignored by Python.
     gc.collect()
     gc.disable()
@@ -142,6 +147,7 @@ def test_an_interrupt_while_requests_wait_ends_them_all(written: MemoryStore) ->
             scan.to_arrow()
     finally:
         gc.enable()
+        signal.signal(signal.SIGINT, before)
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith("deltalog-"):
