@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -79,7 +78,9 @@ def _child(path: str) -> None:
     start, start_cpu = time.perf_counter(), time.process_time()
     report = check(path)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - start_cpu
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not ru_maxrss, which includes the peak of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    peak_mib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
     print(
         json.dumps(
             {
