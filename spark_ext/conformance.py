@@ -56,7 +56,8 @@ class _SparkEngine(Engine):
             texts = [None if each is None else _json(each) for each in rows[name].to_pylist()]
             rows = rows.set_column(rows.column_names.index(name), name, pa.array(texts, pa.string()))
         schema = types.to_spark(deltalog.schema.StructType.from_arrow(rows.schema))
-        frame = self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
+        # One partition, because cases count the files of a commit.
+        frame = self.spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema).coalesce(1)
         return frame.withColumns({name: functions.parse_json(name) for name in variants}) if variants else frame
 
 
