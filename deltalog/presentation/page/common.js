@@ -178,3 +178,27 @@ function timeAxis(allTimes) {
   }
   return { breaks, stretches, axis, timeAt, ticksByStretch };
 }
+
+// A range of positions on the axis with some room on both sides.
+function padded(from, to) {
+  const pad = Math.max((to - from) * 0.035, from === to ? 500 : 3);
+  return [from - pad, to + pad];
+}
+// What changes the part of the axis that is shown, `state.view`; `redraw` follows each change.
+function viewOf(state, whole, axis, redraw) {
+  function setView(from, to) { // in positions on the axis
+    const size = Math.min(Math.max(to - from, 4), (whole[1] - whole[0]) * 1.2);
+    const middle = Math.min(Math.max((from + to) / 2, whole[0]), whole[1]);
+    state.view = [middle - size / 2, middle + size / 2];
+    redraw();
+  }
+  function zoom(factor, time) {
+    const [a, b] = state.view, at = time === undefined ? (a + b) / 2 : axis(time);
+    setView(at - (at - a) * factor, at + (b - at) * factor);
+  }
+  function move(part) {
+    const [a, b] = state.view, by = (b - a) * part;
+    setView(a + by, b + by);
+  }
+  return { setView, zoom, move };
+}

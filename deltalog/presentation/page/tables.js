@@ -58,28 +58,11 @@ $("lede").textContent = ofCatalog
 // ------------------------------------------------------------------------------------------------ the state
 
 const { breaks, axis, timeAt, ticksByStretch } = timeAxis([...new Set(everyCommit.map((c) => c.t))]);
-const whole = (() => {
-  const from = axis(everyCommit[0].t), to = axis(everyCommit[everyCommit.length - 1].t);
-  const pad = Math.max((to - from) * 0.035, from === to ? 500 : 3);
-  return [from - pad, to + pad];
-})();
+const whole = padded(axis(everyCommit[0].t), axis(everyCommit[everyCommit.length - 1].t));
 const state = { view: whole, cursor: everyCommit[everyCommit.length - 1].t, pointer: null, brush: null, lit: null };
 for (const table of tables) table.lane = table.commits.map((c) => [axis(c.t), c]).sort((a, b) => a[0] - b[0]);
 
-function setView(from, to) {
-  const size = Math.min(Math.max(to - from, 4), (whole[1] - whole[0]) * 1.2);
-  const middle = Math.min(Math.max((from + to) / 2, whole[0]), whole[1]);
-  state.view = [middle - size / 2, middle + size / 2];
-  update();
-}
-function zoom(factor, time) {
-  const [a, b] = state.view, at = time === undefined ? (a + b) / 2 : axis(time);
-  setView(at - (at - a) * factor, at + (b - at) * factor);
-}
-function move(part) {
-  const [a, b] = state.view, by = (b - a) * part;
-  setView(a + by, b + by);
-}
+const { setView, zoom, move } = viewOf(state, whole, axis, update);
 
 // ------------------------------------------------------------------------------------------------- the plot
 

@@ -65,24 +65,7 @@ const whole = around(allTimes);
 const SAME = withBoth.every((c) => Math.abs(c.file - c.ict) < 2000);
 const state = { folded: SAME, view: whole, hover: null, selected: latest, cursor: latest.t, pointer: null, lit: null, brush: null, measure: null };
 
-function padded(from, to) {
-  const pad = Math.max((to - from) * 0.035, from === to ? 500 : 3);
-  return [from - pad, to + pad];
-}
-function setView(from, to) { // in positions on the axis
-  const size = Math.min(Math.max(to - from, 4), (whole[1] - whole[0]) * 1.2);
-  const middle = Math.min(Math.max((from + to) / 2, whole[0]), whole[1]);
-  state.view = [middle - size / 2, middle + size / 2];
-  draw();
-}
-function zoom(factor, time) {
-  const [a, b] = state.view, at = time === undefined ? (a + b) / 2 : axis(time);
-  setView(at - (at - a) * factor, at + (b - at) * factor);
-}
-function move(part) {
-  const [a, b] = state.view, by = (b - a) * part;
-  setView(a + by, b + by);
-}
+const { setView, zoom, move } = viewOf(state, whole, axis, draw);
 
 // ------------------------------------------------------------------------------------------------ the plot
 
