@@ -126,8 +126,9 @@ class Examination:
         self.collector.take(examine_segment(files, self._unusable))
         self._finish(files)
         counts = Counts()
-        is_known = self.live is not None and self.state.protocol is not None and self.state.metadata is not None
+        is_known = False
         if self.live is not None and self.state.protocol is not None and self.state.metadata is not None:
+            is_known = True
             self._examined = replace(self._examined, live_files=len(self.live))
             self._examine_removed(self.state.metadata)
             counts = self._examine_data(files)
