@@ -213,13 +213,18 @@ def test_the_calls_of_a_case_are_those_that_it_makes(monkeypatch: pytest.MonkeyP
 # ------------------------------------------------------------------------------------------- the command
 
 
-def command(*arguments: str, status: int = 0, cwd: Path | None = None) -> str:
+def carried_out(*arguments: str, status: int, cwd: Path | None) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "deltalog.cli.main", "conformance", *arguments],
         capture_output=True, text=True, timeout=300, check=False, cwd=cwd,
     )  # fmt: skip
     assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
+    return done
+
+
+def command(*arguments: str, status: int = 0, cwd: Path | None = None) -> str:
+    """What the command writes to standard output."""
+    return carried_out(*arguments, status=status, cwd=cwd).stdout
 
 
 def test_the_command_runs_cases(tmp_path: Path) -> None:
@@ -262,12 +267,7 @@ def test_a_run_in_which_every_case_is_skipped_warns() -> None:
 
 def warnings_of(*arguments: str, status: int = 0) -> str:
     """What the command writes to standard error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "deltalog.cli.main", "conformance", *arguments],
-        capture_output=True, text=True, timeout=300, check=False, cwd=ROOT,
-    )  # fmt: skip
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stderr
+    return carried_out(*arguments, status=status, cwd=ROOT).stderr
 
 
 def test_the_command_lists_cases() -> None:
