@@ -4,7 +4,6 @@ pyproject.toml."""
 from __future__ import annotations
 
 import ast
-import importlib.util
 import itertools
 import json
 import re
@@ -13,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.scripts import script
 from tests.support.usual_run import ENTRIES, SUITES, USUAL_RUN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,11 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def dev() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("dev", ROOT / "dev.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("dev.py")
 
 
 def test_suites_of_runs_exist_and_none_is_part_of_another(dev: ModuleType) -> None:
