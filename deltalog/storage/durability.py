@@ -17,7 +17,9 @@ from typing import Any
 
 # The errors of F_FULLFSYNC on file systems that do not support it.
 _UNSUPPORTED = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS}
-_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+#: Flags to open any file: O_NONBLOCK, because opening a pipe must not wait for a writer; O_BINARY, because Windows
+#: otherwise changes the ends of lines.
+FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def flusher(fcntl: Any) -> Callable[[int], None]:
@@ -52,7 +54,7 @@ flush = flusher(_fcntl())
 def flush_path(path: str, access: int = os.O_RDONLY) -> None:
     """Flush a file that another program wrote, or the names in a directory. ``access``: a flag of ``os.open``. Raises
     OSError."""
-    descriptor = os.open(path or ".", access | _FLAGS)
+    descriptor = os.open(path or ".", access | FLAGS)
     try:
         flush(descriptor)
     finally:

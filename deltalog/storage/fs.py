@@ -42,8 +42,7 @@ T = TypeVar("T")
 
 # O_BINARY, because Windows otherwise changes the ends of lines.
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-# O_NONBLOCK, because opening a pipe must not wait for a writer.
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_READ = os.O_RDONLY | durability.FLAGS
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
